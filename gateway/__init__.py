@@ -1,0 +1,1 @@
+"""The gateway itself: one Broker, its journal, its sinks and the service that holds them."""

@@ -1,0 +1,215 @@
+"""The vocabulary between protocols and the Broker: every noun and verb, and nothing that runs.
+
+An address is a kind and a name, `queue:jobs`; there is one namespace for all protocols:
+
+- `queue:`  each message goes to exactly one consumer, and waits for one
+- `user:`   a mailbox: a queue whose consumer is that user
+- `topic:`  each message goes to every subscriber present, and is kept until it is due
+- `hub:`    live only; what passes through is recorded, not kept
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred
+
+from gateway.record import Record
+
+# A message is the record of its own acceptance: `sequence` is its identity, 0 until accepted.
+Message = Record
+
+Deliver = Callable[[Message, int], None]  # the message, and how often it has been handed out now
+
+
+class Peer(NamedTuple):
+    """Who does something: a user, by way of a protocol."""
+
+    protocol: str
+    user: str
+
+
+class BrokerError(Exception):
+    """A fair request that is refused.  Each protocol has its own words; str() is for a log."""
+
+
+class NoSuchAddress(BrokerError):
+    """Nothing of that name has been declared."""
+
+
+class QueueFull(BrokerError):
+    """The queue holds its maximum of messages."""
+
+
+class Empty(BrokerError):
+    """No message is waiting."""
+
+
+class Expired(BrokerError):
+    """The message was due before it came."""
+
+
+class Denied(BrokerError):
+    """This user may not do that."""
+
+
+class Overloaded(BrokerError):
+    """The gateway cannot take this now; the reason says why.  The same request may work later."""
+
+
+class Info(NamedTuple):
+    """What is known of one address."""
+
+    address: str
+    number: int  # given once, in order of declaration, for the life of the journal
+    options: dict[str, Any]
+    depth: int  # messages waiting, those handed out not counted
+    outstanding: int  # handed out and not settled
+    consumers: int  # or subscribers
+
+
+class Setting(NamedTuple):
+    """One thing that the configuration may tell a listener.  Its default has its type."""
+
+    default: bool | int | float | str
+    least: float | None = None
+    most: float | None = None
+
+
+class Tracker(Protocol):
+    """Whoever pushed a message and wants to know what becomes of it."""
+
+    def taken(self, message: Message) -> None:
+        """A consumer has it (again, after it came back)."""
+
+    def settled(self, message: Message) -> None:
+        """It is done."""
+
+    def undelivered(self, message: Message, reason: str) -> None:
+        """It is given up: expired or dropped."""
+
+
+class Consumer(Protocol):
+    """One competing reader of a queue.  Cancel it when its connection goes."""
+
+    credit: int
+
+    def grant(self, credit: int) -> None:
+        """Let that many more messages come, or fewer."""
+
+    def pull(self) -> tuple[Message, int] | None:
+        """The next message and its delivery count, now or never, whatever the credit."""
+
+    def settle(self, message: Message) -> bool:
+        """The message is done.  False if this consumer does not hold it (any more)."""
+
+    def reject(self, message: Message, reason: str = "rejected") -> bool:
+        """Give the message back, to the head of the queue."""
+
+    def lease(self, message: Message, seconds: float, expired: Callable[[], None]) -> None:
+        """Give the message back by itself, and say so, unless it is settled within that time."""
+
+    def cancel(self) -> None:
+        """Leave; what is not settled goes back to the head of the queue."""
+
+
+class Subscription(Protocol):
+    """One reader of a topic."""
+
+    def cancel(self) -> None: ...
+
+
+class User(NamedTuple):
+    """One account, for all protocols.  What proves it stays with the Accounts."""
+
+    name: str
+    publisher: bool
+    subscriber: bool
+
+
+class Accounts(Protocol):
+    """Who may log in."""
+
+    def find(self, name: str) -> User | None: ...
+
+    def check(self, user: User, proof: Callable[[bytes], bool]) -> Deferred[bool]:
+        """Whether `proof` is true of the user's password, found out in a thread."""
+
+
+class Broker(Protocol):
+    """What a protocol may ask.  All calls return at once; what waits calls back."""
+
+    accepted: int  # counts what an answer may promise; see `durable`
+
+    def now(self) -> float:
+        """The time, as records have it."""
+
+    def declare(self, address: str, **options: Any) -> bool:
+        """Make sure it exists, with these options (None: the default).  True if it is new."""
+
+    def info(self, address: str) -> Info:
+        """What is known of it, or NoSuchAddress."""
+
+    def push(self, message: Message, tracker: Tracker | None = None) -> int:
+        """To a queue or mailbox, for exactly one consumer.  Its position in the line, from 1.
+
+        NoSuchAddress, QueueFull, Expired, Overloaded.
+        """
+
+    def take(self, address: str, peer: Peer) -> Message:
+        """The oldest waiting message, for good; or Empty, now."""
+
+    def withdraw(self, message: Message, reason: str) -> bool:
+        """Drop a message that nobody has been given yet.  False if it is too late for that."""
+
+    def consume(
+        self,
+        address: str,
+        deliver: Deliver,
+        credit: int = 0,
+        *,
+        peer: Peer,
+        priority: int = 0,
+        exclusive: bool = False,
+        final: bool = False,
+        started: Callable[[], None] | None = None,
+    ) -> Consumer:
+        """Compete for the messages of a queue: highest priority first, in turn among equals.
+
+        `final`: being handed out settles a message.  `exclusive`: alone or not at all; it and
+        whoever comes after it wait in line, and `started` is called when the wait is over
+        (at once if there is none), before the first delivery.
+        """
+
+    def publish(self, message: Message) -> int:
+        """To a topic: every subscriber present gets it, and it is retained until `due`.
+
+        How many got it; NoSuchAddress, Expired, Overloaded.
+        """
+
+    def subscribe(self, address: str, deliver: Callable[[Message], None]) -> Subscription:
+        """Hear what is published from now on.  Answer your client, then ask for `retained`."""
+
+    def retained(self, address: str) -> list[Message]:
+        """What is kept of a topic and not yet due, in order of arrival."""
+
+    def note(
+        self, kind: str, peer: Peer, *, address: str = "", reason: str = "", detail: str = ""
+    ) -> None:
+        """Put an event that is about no message into the log; a refusal is counted too.
+
+        `reason` comes from a small set; what is different each time is the `detail`.
+        """
+
+    def count(self, what: str, *labels: str) -> None:
+        """Count something for the operator; labels must come from a small set."""
+
+    def watch(self, observe: Callable[[list[Record]], None]) -> Callable[[], None]:
+        """See every record once, in order, when it is safe.  Call the result to stop."""
+
+    def durable(self) -> Deferred[None] | None:
+        """None: everything accepted so far is safe.  Else fires when it is, or fails Overloaded.
+
+        Whoever answers a request that made `accepted` grow holds the answer until then.
+        """

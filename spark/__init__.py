@@ -1,0 +1,1 @@
+"""The Spark side: what turns the gateway's sinks into streaming rows."""

@@ -1,0 +1,338 @@
+"""Where committed records lie: in an SQLite file, or in memory.  Plain calls, no reactor.
+
+The log is kept as it was committed, many records to a row, because a row of SQLite costs the
+interpreter's lock twice and a packed record next to nothing.  The body is written once, there.
+What still waits is one byte a record beside it, in `waiting`: 0 nothing to do, n handed out n - 1
+times.  So a restart reads only rows with waiting messages, and settling a thousand messages
+touches a few rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from gateway.record import ACCEPTED, DECLARED, DELIVERED, FINAL, Record, pack, unpack
+
+VERSION = 1
+ROW_RECORDS = 4096  # a row's marks are rewritten when one of them changes: keep that small
+ROW_BYTES = 1 << 20  # a row is packed and read in one piece: keep that small too
+TRIM_ROWS = 32  # trimmed in one commit at most, so that trimming never makes anybody wait
+
+_SCHEMA = """
+CREATE TABLE log(first INTEGER PRIMARY KEY, count INTEGER, time REAL, bytes INTEGER, data BLOB);
+CREATE TABLE waiting(first INTEGER PRIMARY KEY, marks BLOB);
+CREATE TABLE addresses(address TEXT PRIMARY KEY, options BLOB);
+CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
+INSERT INTO meta VALUES ('bytes', 0), ('trimmed', 1);
+"""
+
+
+class JournalRefused(Exception):
+    """The journal cannot be used as it is; the text says why, for the operator."""
+
+
+class Retention(NamedTuple):
+    """How much of the log is kept for readers; what waits is kept in any case."""
+
+    seconds: float = 86_400
+    bytes: int = 1 << 30
+
+
+class Restored(NamedTuple):
+    """What a journal had when it was opened."""
+
+    next_sequence: int
+    addresses: dict[str, dict[str, Any]]  # with their options, in order of declaration
+    messages: list[tuple[Record, int]]  # with their deliveries, in order of acceptance
+
+
+class Store(Protocol):
+    durable: bool  # what is committed outlives the process
+
+    def open(self) -> Restored:
+        """Get ready, or JournalRefused."""
+
+    def commit(self, records: list[Record]) -> None:
+        """Keep these, all or none."""
+
+    def oldest(self) -> int:
+        """The first sequence that can still be read."""
+
+    def read(self, start: int, limit: int) -> list[Record]:
+        """Up to about `limit` records from that sequence on, in order, without gaps."""
+
+    def close(self) -> None: ...
+
+
+class MemoryStore:
+    """Nothing on disk; the log is kept in memory, its newest part only."""
+
+    durable = False
+
+    def __init__(self, most: int = 1 << 26) -> None:
+        """`most`: about so many bytes."""
+        self._most = most
+        self._rows: deque[list[Record]] = deque()
+        self._bytes = 0
+
+    def open(self) -> Restored:
+        return Restored(1, {}, [])
+
+    def commit(self, records: list[Record]) -> None:
+        self._rows.append(records)
+        self._bytes += _weight(records)
+        while self._bytes > self._most and len(self._rows) > 1:
+            self._bytes -= _weight(self._rows.popleft())
+
+    def oldest(self) -> int:
+        return self._rows[0][0].sequence if self._rows else 1
+
+    def read(self, start: int, limit: int) -> list[Record]:
+        found: list[Record] = []
+        for records in self._rows:
+            if records[-1].sequence >= start and len(found) < limit:
+                found += [record for record in records if record.sequence >= start]
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def _weight(records: list[Record]) -> int:
+    return sum(len(record.body) + 200 for record in records)  # 200: a record without its body
+
+
+class SqliteStore:
+    """One directory: the SQLite file and a lock that keeps a second gateway out."""
+
+    durable = True
+
+    def __init__(self, directory: Path, synchronous: str, retention: Retention) -> None:
+        """`synchronous` is SQLite's: FULL survives a power cut, NORMAL a crash of the process."""
+        self._directory = directory
+        self._synchronous = synchronous
+        self._retention = retention
+        self._database: Any = None  # an sqlite3.Connection while it is open
+        self._lock: int | None = None
+        self._bytes = 0
+        self._trimmed = 1  # the first sequence that can still be read
+        self._trim_from = 0.0  # before that time, nothing is too old
+
+    def open(self) -> Restored:
+        path = self._directory / "journal.sqlite3"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._prepare(path)
+            return self._restore()
+        except (OSError, sqlite3.Error, msgspec.MsgspecError) as error:
+            self.close()
+            raise JournalRefused(f"{path} cannot be used: {error}") from error
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise JournalRefused(f"{self._directory} is in use by another mqgateway") from None
+
+    def _prepare(self, path: Path) -> None:
+        execute = self._database.execute
+        path.chmod(0o600)  # bodies are nobody else's business
+        execute("PRAGMA journal_mode=WAL")
+        execute(f"PRAGMA synchronous={self._synchronous}")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise JournalRefused(
+                f"{path} was written by a newer mqgateway: format {version}, not {VERSION}"
+            )
+        if version == 0:
+            self._database.executescript(
+                f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={VERSION};COMMIT;"
+            )
+
+    def _restore(self) -> Restored:
+        execute = self._database.execute
+        meta = dict(execute("SELECT name, value FROM meta"))
+        self._bytes, self._trimmed = meta["bytes"], meta["trimmed"]
+        newest = execute("SELECT first + count FROM log ORDER BY first DESC LIMIT 1").fetchone()
+        addresses = {
+            address: msgspec.msgpack.decode(options)
+            for address, options in execute("SELECT address, options FROM addresses ORDER BY rowid")
+        }
+        messages = []
+        rows = execute(
+            "SELECT first, marks, data FROM waiting JOIN log USING (first) ORDER BY first"
+        )
+        for first, marks, data in rows:
+            for record in unpack(data):
+                mark = marks[record.sequence - first]
+                if mark:
+                    messages.append((record, mark - 1))
+        return Restored(newest[0] if newest else 1, addresses, messages)
+
+    def commit(self, records: list[Record]) -> None:
+        execute = self._database.execute
+        before = self._bytes, self._trimmed
+        execute("BEGIN IMMEDIATE")
+        try:
+            for chunk in _rows_of(records):
+                self._insert(chunk)
+            self._trim(records[-1].time)
+            execute("UPDATE meta SET value = ? WHERE name = 'bytes'", (self._bytes,))
+            execute("COMMIT")
+        except BaseException:
+            self._bytes, self._trimmed = before
+            if self._database.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def _insert(self, records: list[Record]) -> None:
+        """Add one row to the log and keep the marks of what it says."""
+        first = records[0].sequence
+        marks = bytearray(len(records))
+        older: dict[int, int] = {}
+        for record in records:
+            kind = record.kind
+            if kind == ACCEPTED:
+                if record.stored:
+                    marks[record.sequence - first] = 1
+                continue
+            if kind in FINAL:
+                mark = 0
+            elif kind == DELIVERED:
+                mark = min(record.deliveries + 1, 255)
+            else:
+                if kind == DECLARED:
+                    self._declare(record)
+                continue
+            if record.message >= first:
+                marks[record.message - first] = mark
+            else:
+                older[record.message] = mark
+        data = pack(records)
+        self._bytes += len(data)
+        self._database.execute(
+            "INSERT INTO log VALUES (?, ?, ?, ?, ?)",
+            (first, len(records), records[-1].time, len(data), data),
+        )
+        if any(marks):
+            self._database.execute("INSERT INTO waiting VALUES (?, ?)", (first, marks))
+        if older:
+            self._mark(older)
+
+    def _declare(self, record: Record) -> None:
+        self._database.execute(
+            "INSERT INTO addresses VALUES (?, ?) "
+            "ON CONFLICT(address) DO UPDATE SET options = excluded.options",
+            (record.address, msgspec.msgpack.encode(record.headers or {})),
+        )
+
+    def _mark(self, changes: dict[int, int]) -> None:
+        """Change marks of messages in rows that are already there."""
+        first, marks = 0, bytearray()
+        for message in sorted(changes):
+            if message >= first + len(marks):
+                self._put_marks(first, marks)
+                found = self._database.execute(
+                    "SELECT first, marks FROM waiting WHERE first <= ? ORDER BY first DESC LIMIT 1",
+                    (message,),
+                ).fetchone()
+                first, marks = (found[0], bytearray(found[1])) if found else (0, bytearray())
+            if message < first + len(marks):  # else it was never stored
+                marks[message - first] = changes[message]
+        self._put_marks(first, marks)
+
+    def _put_marks(self, first: int, marks: bytearray) -> None:
+        if any(marks):
+            self._database.execute("UPDATE waiting SET marks = ? WHERE first = ?", (marks, first))
+        elif marks:
+            self._database.execute("DELETE FROM waiting WHERE first = ?", (first,))
+            if first < self._trimmed:  # it was kept for the sake of these
+                self._delete(first)
+
+    def _delete(self, first: int) -> None:
+        execute = self._database.execute
+        row = execute("SELECT bytes FROM log WHERE first = ?", (first,)).fetchone()
+        self._bytes -= row[0]
+        execute("DELETE FROM log WHERE first = ?", (first,))
+
+    def _trim(self, now: float) -> None:
+        """Take the oldest rows from the readers if they are too old or too many.
+
+        The newest row stays, it has the sequence; of one with waiting messages, only those stay.
+        """
+        for _ in range(TRIM_ROWS):
+            if self._bytes <= self._retention.bytes and now < self._trim_from:
+                return
+            oldest = self._database.execute(
+                "SELECT first, count, time, marks FROM log LEFT JOIN waiting USING (first) "
+                "WHERE first >= ? ORDER BY first LIMIT 2",
+                (self._trimmed,),
+            ).fetchall()
+            if len(oldest) < 2:
+                return
+            first, count, time, marks = oldest[0]
+            self._trim_from = time + self._retention.seconds
+            if self._bytes <= self._retention.bytes and now < self._trim_from:
+                return
+            self._trimmed = first + count
+            self._database.execute(
+                "UPDATE meta SET value = ? WHERE name = 'trimmed'", (self._trimmed,)
+            )
+            if marks is None:
+                self._delete(first)
+            else:
+                self._keep_waiting(first, marks)
+
+    def _keep_waiting(self, first: int, marks: bytes) -> None:
+        execute = self._database.execute
+        data, size = execute("SELECT data, bytes FROM log WHERE first = ?", (first,)).fetchone()
+        kept = pack([record for record in unpack(data) if marks[record.sequence - first]])
+        self._bytes += len(kept) - size
+        execute("UPDATE log SET data = ?, bytes = ? WHERE first = ?", (kept, len(kept), first))
+
+    def oldest(self) -> int:
+        return self._trimmed
+
+    def read(self, start: int, limit: int) -> list[Record]:
+        found: list[Record] = []
+        rows = self._database.execute(
+            "SELECT data FROM log WHERE first + count > ? AND first >= ? ORDER BY first",
+            (start, self._trimmed),
+        )
+        for (data,) in rows:
+            found += [record for record in unpack(data) if record.sequence >= start]
+            if len(found) >= limit:
+                break
+        return found
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _rows_of(records: list[Record]) -> Iterator[list[Record]]:
+    """Divide records into rows that are neither too long nor too big."""
+    start = size = 0
+    for at, record in enumerate(records):
+        if at - start == ROW_RECORDS or (size and size + len(record.body) > ROW_BYTES):
+            yield records[start:at]
+            start, size = at, 0
+        size += len(record.body)
+    yield records[start:]

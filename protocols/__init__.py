@@ -1,0 +1,1 @@
+"""The five wire protocols, one package each, and the machinery they share."""

@@ -1,0 +1,140 @@
+"""The running gateway: its ports and threads, started and ended in the right order."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+
+from gateway.interfaces import Broker
+from gateway.policies import ConnectionLimit
+from gateway.store import JournalRefused
+
+log = Logger()
+
+
+class Threads:
+    """A small pool that starts when it is first used."""
+
+    def __init__(self, reactor: Any, most: int, name: str) -> None:
+        self._reactor = reactor
+        self._pool = ThreadPool(0, most, name)
+
+    def run(self, job: Callable[[], Any]) -> Deferred[Any]:
+        """Do the job in a thread and tell its result."""
+        if not self._pool.started:
+            self._pool.start()
+        return deferToThreadPool(self._reactor, self._pool, job)
+
+    def stop(self) -> None:
+        if self._pool.started:
+            self._pool.stop()
+
+
+class Port(NamedTuple):
+    """Something that listens."""
+
+    path: str  # in the configuration, for whoever must mend it
+    name: str
+    endpoint: str
+    factory: Any
+
+
+class Gateway(MultiService):
+    """The Broker, which is a child, and around it what lets people in.
+
+    Ports are bound first, while there may be privileges; the Broker restores; then connections
+    are taken.  At the end the Broker writes what is left, and only then do its threads end.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        super().__init__()
+        self._reactor = reactor
+        self._ports: list[tuple[Port, Any]] = []
+        self._listening: list[IListeningPort] = []
+        self._threads: tuple[Threads, ...] = ()
+        self.warnings: list[str] = []
+
+    def add_threads(self, *threads: Threads) -> None:
+        self._threads = threads
+
+    def add_port(self, port: Port, broker: Broker, most: int | None = None) -> None:
+        """Listen there when the gateway starts, to at most so many connections."""
+        factory = port.factory
+        if most is not None:
+            factory = ConnectionLimit(factory, most, broker, port.name)
+        self._ports.append((port, factory))
+
+    def privilegedStartService(self) -> None:
+        super().privilegedStartService()
+        problems: list[str] = []
+
+        def bound(listening: IListeningPort, port: Port) -> None:
+            self._listening.append(listening)
+            log.info("{name} listens on {where}", name=port.name, where=_where(listening))
+
+        def not_bound(failure: Failure, port: Port) -> None:
+            problems.append(f"{port.path}: {failure.getErrorMessage()}")
+
+        for port, factory in self._ports:
+            listening = serverFromString(self._reactor, port.endpoint).listen(factory)
+            listening.addCallback(bound, port).addErrback(not_bound, port)
+        if problems:
+            refuse_to_start(problems)
+
+    def startService(self) -> None:
+        for warning in self.warnings:
+            log.warn("{warning}", warning=warning)
+        try:
+            super().startService()
+        except JournalRefused as refused:
+            refuse_to_start([f"data: {refused}"])
+        for port, _ in self._ports:
+            started = getattr(port.factory, "started", None)
+            if started is not None:
+                started()
+
+    def stopService(self) -> Deferred[Any]:
+        async def stop() -> None:
+            for listening in self._listening:
+                await maybeDeferred(listening.stopListening)
+            await MultiService.stopService(self)
+            for threads in self._threads:
+                threads.stop()
+
+        return Deferred.fromCoroutine(stop())
+
+    def fail(self, reason: str) -> None:
+        """We cannot go on: end, and let the exit status tell."""
+        log.critical("mqgateway stops: {reason}", reason=reason)
+        atexit.register(_exit_in_failure)
+        self._reactor.stop()
+
+
+def refuse_to_start(problems: list[str]) -> None:
+    """Nothing has been started that would have to be ended: say why, and leave."""
+    print("\n".join(problems), file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _exit_in_failure() -> None:
+    # twistd ends with status 0 after any reactor.stop; this comes last, and says otherwise.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _where(listening: IListeningPort) -> str:
+    host: Any = listening.getHost()
+    return f"{host.host}:{host.port}" if hasattr(host, "port") else str(host)

@@ -1,0 +1,88 @@
+"""`twistd mqgateway`: its options, and the service that they make."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import MultiService
+from twisted.internet.endpoints import serverFromString
+from twisted.python import usage
+
+from gateway.accounts import PasswordAccounts
+from gateway.broker import Broker
+from gateway.config import Config, ConfigErrors, load
+from gateway.journal import Journal, at_once
+from gateway.service import Gateway, Port, Threads
+from gateway.sink import LineSink
+from gateway.store import MemoryStore, SqliteStore, Store
+from protocols.qlite.server import QliteFactory
+
+PROTOCOLS = {"qlite": QliteFactory}
+
+PASSWORD_THREADS = 2  # each check takes a tenth of a second of a core
+
+
+class Options(usage.Options):
+    """What stands behind `mqgateway` on the command line."""
+
+    optParameters = [["config", "c", "etc/mqgateway.yaml", "The configuration."]]
+    optFlags = [["check-config", None, "Only check the configuration; say what is wrong with it."]]
+    longdesc = "A durable gateway for five message-queue protocols."
+
+    def postOptions(self) -> None:
+        from twisted.internet import reactor
+
+        try:
+            self.loaded = load(
+                Path(self["config"]), PROTOCOLS, lambda text: serverFromString(reactor, text)
+            )
+        except ConfigErrors as errors:
+            print("\n".join(errors.problems), file=sys.stderr)
+            raise SystemExit(1) from None
+        if self["check-config"]:
+            print("\n".join([*self.loaded.warnings, f"{self['config']} is right"]))
+            raise SystemExit(0)
+
+
+def makeService(options: Options) -> MultiService:
+    """The whole gateway, as `twistd` runs it."""
+    from twisted.internet import reactor
+
+    return gateway(options.loaded, reactor)
+
+
+def gateway(config: Config, reactor: Any) -> Gateway:
+    """The whole gateway, for a reactor."""
+    root = Gateway(reactor)
+    writer, hashers = (
+        Threads(reactor, 1, "journal"),
+        Threads(reactor, PASSWORD_THREADS, "passwords"),
+    )
+    root.add_threads(writer, hashers)
+    store: Store
+    if config.durability == "memory":
+        store = MemoryStore()
+        journal = Journal(reactor, store, at_once)
+    else:
+        store = SqliteStore(config.data, config.durability.upper(), config.retention)
+        journal = Journal(reactor, store, writer.run)
+    journal.on_fatal = root.fail
+    broker = Broker(reactor, journal)
+    broker.setServiceParent(root)  # first in: it runs before anybody can connect
+    for listener in config.listeners:
+        accounts = config.accounts if listener.accounts is None else listener.accounts
+        factory = PROTOCOLS[listener.protocol](
+            broker, PasswordAccounts(accounts, hashers.run), reactor, **listener.settings
+        )
+        root.add_port(
+            Port(f"{listener.path}.endpoint", listener.protocol, listener.endpoint, factory),
+            broker,
+            listener.max_connections,
+        )
+    if config.sink_lines is not None:
+        sink = LineSink(broker, config.sink_buffer)
+        root.add_port(Port("sink.lines", "the line sink", config.sink_lines, sink), broker)
+    root.warnings = config.warnings
+    return root

@@ -68,7 +68,7 @@ class QliteServer(WireProtocol):
         self._login_timer = Timer(self.clock, lambda: self.abort("no login in time"))
         self._login_timer.set(3 * factory.maxIoTimeSeconds)
         self.add_cleanup(self._login_timer.stop)
-        self._challenge = uuid4().bytes
+        self._challenge = factory.new_challenge()
         self.send(wire.Greeting(self._challenge))
 
     def _no_stranger(self) -> None:
@@ -288,6 +288,9 @@ class QliteFactory(WireFactory):
 
     def started(self) -> None:
         self.broker.declare(self.address, limit=self.maxMessages)
+
+    def new_challenge(self) -> bytes:
+        return uuid4().bytes
 
     def is_full(self) -> bool:
         info = self.broker.info(self.address)

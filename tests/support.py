@@ -62,9 +62,10 @@ class DurableMemory(MemoryStore):
 class World:
     """A real Broker on a Clock, and everything that it recorded and that is safe."""
 
-    def __init__(self, store: Store | None = None, run: Any = at_once) -> None:
+    def __init__(self, store: Store | None = None, run: Any = at_once, later: float = 0.0) -> None:
+        """`later`: begin so many seconds after the usual time."""
         self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock.advance(NOW + later)
         self.journal = Journal(self.clock, store or MemoryStore(), run)
         self.broker = Broker(self.clock, self.journal)
         self.broker.startService()

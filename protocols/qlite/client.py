@@ -84,9 +84,9 @@ class QliteClient(WireProtocol):
     def _ask(self, request: Struct) -> Deferred[bytes]:
         if self._closing:
             return fail(ConnectionDone("not connected"))
+        self.send(request)  # raises if the role may not ask that
         answered: Deferred[bytes] = Deferred()
         self._asked.append(answered)
-        self.send(request)
         return answered
 
     # What the server says.

@@ -94,6 +94,12 @@ def test_a_hidden_message_can_be_deleted(publisher: Pair, subscriber: Pair) -> N
     assert subscriber.result(subscriber.client.hide(5, wait=True))[1] == b"y"
 
 
+def test_to_ask_what_the_role_may_not_is_refused_before_it_is_sent(publisher: Pair) -> None:
+    with pytest.raises(RuntimeError, match="we may not send ShortPop in PUBLISHER"):
+        publisher.client.pop()
+    assert publisher.result(publisher.client.length()) == 0
+
+
 def test_a_refused_login_fails_with_the_servers_text(listener: Listener) -> None:
     pair = Pair(listener, PUBLISHER, "pub", "wrong")
     with pytest.raises(QliteFailure, match="error: password is invalid"):

@@ -54,6 +54,7 @@ class Broker(Service):
         self.durable = journal.durable
         self.watch = journal.watch
         self.accepted = 0
+        self._promise = 1 if journal.store.durable else 0  # in memory, nothing is promised
         self.counts: Counter[tuple[str, ...]] = Counter()
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
@@ -101,7 +102,7 @@ class Broker(Service):
             self._journal.append(
                 Record(kind=DECLARED, address=address, time=self.now(), headers=wanted)
             )
-            self.accepted += 1
+            self.accepted += self._promise
         return new
 
     def _make(self, address: str, options: dict[str, Any]) -> None:
@@ -124,7 +125,7 @@ class Broker(Service):
             depth, outstanding, readers = len(topic), 0, len(topic.subscriptions)
         else:
             queue = self._queues[address]
-            depth, outstanding, readers = len(queue), queue.outstanding, queue.consumers
+            depth, outstanding, readers = queue.depth, queue.outstanding, queue.consumers
         return Info(address, options["number"], options, depth, outstanding, readers)
 
     def _queue(self, address: str) -> Queue:
@@ -142,9 +143,12 @@ class Broker(Service):
     # Queues and mailboxes.
 
     def push(self, message: Message, tracker: Tracker | None = None) -> int:
-        queue = self._queue(message.address)
-        if queue.limit is not None and len(queue) + queue.outstanding >= queue.limit:
-            raise QueueFull(f"{message.address} holds its {queue.limit} messages")
+        queue = self._queues.get(message.address)
+        if queue is None:
+            raise NoSuchAddress(f"there is no {message.address}")
+        limit = queue.limit
+        if limit is not None and queue.depth + queue.outstanding >= limit:
+            raise QueueFull(f"{message.address} holds its {limit} messages")
         message.stored = True
         self._accept(message)
         return queue.put(message, tracker)
@@ -238,7 +242,7 @@ class Broker(Service):
             self._watch_due(message)
         else:
             self._journal.append(message)
-        self.accepted += 1
+        self.accepted += self._promise
 
     def _tell(
         self,
@@ -274,7 +278,7 @@ class Broker(Service):
 
     def settled(self, message: Message, peer: Peer) -> None:
         self._tell(SETTLED, message, peer=peer)
-        self.accepted += 1  # "done" is a promise too: it must not come back
+        self.accepted += self._promise  # "done" is a promise too: it must not come back
 
     def returned(self, message: Message, deliveries: int, reason: str) -> bool:
         if message.due is not None and message.due <= self.now():

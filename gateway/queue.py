@@ -36,6 +36,7 @@ class Queue:
     def __init__(self, address: str, ledger: Ledger) -> None:
         self.address = address
         self.limit: int | None = None  # how many messages it holds at most, handed out or not
+        self.depth = 0  # waiting
         self.outstanding = 0  # handed out, not settled
         self._ledger = ledger
         self._line: deque[Message] = deque()
@@ -49,10 +50,6 @@ class Queue:
         self._consumers = Consumers()
         self._serving = False
 
-    def __len__(self) -> int:
-        """How many messages are waiting."""
-        return len(self._line) + len(self._back) - len(self._gone)
-
     @property
     def consumers(self) -> int:
         return len(self._consumers.all)
@@ -60,12 +57,12 @@ class Queue:
     def put(self, message: Message, tracker: Tracker | None = None) -> int:
         """Add an accepted message and hand it on if somebody waits.  Its position, from 1."""
         self._line.append(message)
+        self.depth = position = self.depth + 1
         if tracker is not None:
             self._trackers[message.sequence] = tracker
             self._followed.add(message.sequence)
         elif message.due is not None:
             self._followed.add(message.sequence)
-        position = len(self._line) + len(self._back) - len(self._gone)
         if self._consumers.ready:
             self.serve()
         return position
@@ -73,6 +70,7 @@ class Queue:
     def restore(self, message: Message, deliveries: int) -> None:
         """Add a message found in the journal; they come in order."""
         self._line.append(message)
+        self.depth += 1
         if deliveries:
             self._tries[message.sequence] = deliveries
         if message.due is not None:
@@ -94,6 +92,7 @@ class Queue:
             if not self._gone or sequence not in self._gone:
                 break
             self._gone.discard(sequence)
+        self.depth -= 1
         deliveries = self._tries.pop(sequence, 0) + 1 if self._tries else 1
         if not final:
             self.outstanding += 1
@@ -124,6 +123,7 @@ class Queue:
             return
         self._tries[message.sequence] = deliveries
         heappush(self._back, (message.sequence, message))
+        self.depth += 1
         if message.due is not None or message.sequence in self._trackers:
             self._followed.add(message.sequence)
 
@@ -133,6 +133,7 @@ class Queue:
             return False
         self._followed.discard(message.sequence)
         self._gone.add(message.sequence)
+        self.depth -= 1
         self.lose(message, reason)
         return True
 
@@ -145,6 +146,7 @@ class Queue:
                 self._gone.discard(message.sequence)
             else:
                 removed.append(message)
+                self.depth -= 1
                 self._followed.discard(message.sequence)
                 self._trackers.pop(message.sequence, None)  # whoever pushed it is told otherwise
         return removed
@@ -165,7 +167,7 @@ class Queue:
             return
         self._serving = True
         try:
-            while len(self):
+            while self.depth:
                 consumer = self._consumers.next_ready()
                 if consumer is None:
                     break
@@ -283,7 +285,7 @@ class QueueConsumer:
         self._deliver(*self._take())
 
     def pull(self) -> tuple[Message, int] | None:
-        return self._take() if len(self._queue) else None
+        return self._take() if self._queue.depth else None
 
     def _take(self) -> tuple[Message, int]:
         taken = self._queue.take(self._peer, self._final)

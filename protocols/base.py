@@ -101,7 +101,9 @@ class WireProtocol(Protocol):
 
     def send(self, event: Any) -> None:
         """Say something to the peer, after all that has been said before."""
-        self.outbox.add(self.talk.send(event))
+        data, outbox = self.talk.send(event), self.outbox
+        outbox.pieces.append(data)
+        outbox.size += len(data)
         if not self._reading:
             self._flush()
 
@@ -207,11 +209,14 @@ class WireProtocol(Protocol):
         self._pace()
 
     def _read_events(self) -> None:
+        """The hot path: what it asks for each event can change while the event is handled."""
         next_event, handlers, broker = self.talk.next_event, self._handlers, self.broker
         outbox = self.outbox
+        if self._waiting is not None or outbox.blocked:
+            return
         if outbox.is_held and self._ahead > AHEAD:
             return  # else a publisher could fill the memory faster than the disk
-        while not self._closing and self._waiting is None and not outbox.blocked:
+        while not self._closing:
             try:
                 event = next_event()
                 if event is None:
@@ -222,15 +227,17 @@ class WireProtocol(Protocol):
                     result = handlers[type(event)](self, event)
                 except BrokerError as error:
                     self._refused(event, error)
-                else:
-                    if result is not None:
-                        self._wait(event, result)
+                    result = None
                 if broker.accepted != accepted:
                     outbox.promise(event, start)
+                if result is not None:
+                    self._wait(event, result)
+                    if self._waiting is not None:
+                        return
             except WireError as error:
                 self._blame(error)
             if outbox.size > ENOUGH and not outbox.flush() and outbox.size:
-                return  # so much waits for the barrier already; `_on_free` goes on
+                return  # so much waits for the barrier or the peer; `_on_free` goes on
 
     def _wait(self, event: Any, result: Any) -> None:
         """Handle nothing more until this handler has finished."""

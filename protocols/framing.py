@@ -97,20 +97,24 @@ class Framer:
         """The next frame, or None if it is not all there; FrameTooLong."""
         if self._missing > 0:
             return None
-        found = self._cut(self._buffer, self._at)
-        if type(found) is int and self._more:
-            self._buffer = self._buffer[self._at :] + self._more
-            self._at = 0
-            self._more.clear()
-            found = self._cut(self._buffer, 0)
+        at = self._at
+        found = self._cut(self._buffer, at)
         if type(found) is int:
-            if found > self._limit:
-                raise FrameTooLong(f"a frame of over {self._limit} bytes")
-            self.needed = found
-            self._missing = found - self.held()
-            return None
+            return self._unfinished(found)
         frame, end = found  # type: ignore[misc]
-        if end - self._at > self._limit:
+        if end - at > self._limit:
             raise FrameTooLong(f"a frame of over {self._limit} bytes")
         self._at = end
         return frame
+
+    def _unfinished(self, needed: int) -> Any:
+        if self._more:
+            self._buffer = self._buffer[self._at :] + self._more
+            self._at = 0
+            self._more.clear()
+            return self.next_frame()
+        if needed > self._limit:
+            raise FrameTooLong(f"a frame of over {self._limit} bytes")
+        self.needed = needed
+        self._missing = needed - self.held()
+        return None

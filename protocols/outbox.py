@@ -38,8 +38,8 @@ class Outbox:
         self._refuse = refuse
         self._on_free = on_free
         self._on_blocked = on_blocked
-        self.pieces: list[bytes] = []
-        self.size = 0  # bytes in them
+        self.pieces: list[bytes] = []  # add to them, and to their size
+        self.size = 0
         self._promises: list[Promise] = []
         self._held: tuple[list[bytes], list[Promise]] | None = None
         self.blocked = False  # the transport has more than it can send
@@ -48,10 +48,6 @@ class Outbox:
     def is_held(self) -> bool:
         """Answers wait for the barrier."""
         return self._held is not None
-
-    def add(self, data: bytes) -> None:
-        self.pieces.append(data)
-        self.size += len(data)
 
     def promise(self, event: Any, start: int) -> None:
         """The pieces from `start` on are true only when all that is accepted by now is safe."""

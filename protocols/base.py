@@ -236,8 +236,10 @@ class WireProtocol(Protocol):
                         return
             except WireError as error:
                 self._blame(error)
-            if outbox.size > ENOUGH and not outbox.flush() and outbox.size:
-                return  # so much waits for the barrier or the peer; `_on_free` goes on
+            if outbox.size > ENOUGH:
+                outbox.flush()
+                if outbox.blocked or outbox.size:
+                    return  # so much waits for the peer or the barrier; `_on_free` goes on
 
     def _wait(self, event: Any, result: Any) -> None:
         """Handle nothing more until this handler has finished."""

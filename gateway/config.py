@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,32 +65,55 @@ def load(
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML, but a key that is there twice is a mistake."""
+    """YAML, but it remembers which keys are there twice."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key, (key_node, _) in zip(keys, node.value, strict=True):
-            if keys.count(key) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key!r} is there twice", problem_mark=key_node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.twice: list[tuple[yaml.Mark, str]] = []
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    name = repr(key.value) if key.value.isalpha() else "a key"
+                    self.twice.append((key.start_mark, f"{name} is there twice"))
+                seen.add((key.tag, key.value))
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception:  # a date that is none, a `!!bool` that is none: each fails in its way
+            problem = "this cannot be read; if it is text, put it in quotes"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
 
-def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; ValueError in one line."""
+def read_yaml(path: Path) -> tuple[Any, list[str]]:
+    """The content of a YAML file, and what is there twice; ValueError in one line."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506, it is a SafeLoader
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        content = loader.get_single_data()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text") from error
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8 text") from None
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ValueError(f"{place}: {error.problem}") from error
+        # `password: *word` names the password: of what is quoted, only YAML's own words are shown.
+        problem = re.sub(r"(['\"])(?![<\\]).{2,}\1", "'...'", error.problem or "no YAML")
+        raise ValueError(f"{_place(path, error.problem_mark)}: {problem}") from None
     except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    return content, [f"{_place(path, mark)}: {problem}" for mark, problem in loader.twice]
+
+
+def _place(path: Path, mark: yaml.Mark | None) -> str:
+    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
 
 class _Reader:
@@ -106,14 +130,15 @@ class _Reader:
 
     def load(self) -> Config:
         try:
-            content = read_yaml(self._path)
+            content = self._read(self._path)
         except ValueError as error:
             raise ConfigErrors([str(error)]) from None
-        top = self._mapping(
-            {} if content is None else content,
-            "",
-            ["data", "durability", "retention", "users", "listeners", "sink"],
-        )
+        if content is None:
+            content = {}
+        known = ["data", "durability", "retention", "users", "listeners", "sink"]
+        top = self._mapping(content, "", known)
+        if not isinstance(content, dict):
+            raise ConfigErrors(self._problems)
         retention = self._mapping(top.get("retention", {}), "retention", ["seconds", "bytes"])
         sink = self._mapping(top.get("sink", {}), "sink", ["lines", "bufferBytes"])
         lines = sink.get("lines")
@@ -123,7 +148,7 @@ class _Reader:
             data=Path(self._value(top, "", "data", Setting("data"))),
             durability=self._durability(top),
             retention=Retention(
-                self._value(retention, "retention", "seconds", Setting(86_400, 1)),
+                self._value(retention, "retention", "seconds", Setting(86_400, 1, 1 << 32)),
                 self._value(retention, "retention", "bytes", Setting(1 << 30, 1 << 20)),
             ),
             accounts=self._users(top.get("users", []), "users"),
@@ -132,10 +157,16 @@ class _Reader:
             sink_buffer=self._value(sink, "sink", "bufferBytes", Setting(8 << 20, 1 << 16)),
             warnings=self._warnings,
         )
-        self._warn_if_readable(config)
         if self._problems:
             raise ConfigErrors(self._problems)
         return config
+
+    def _read(self, path: Path) -> Any:
+        content, twice = read_yaml(path)
+        self._problems += twice
+        if _has_users(content) and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            self._warnings.append(f"{path} has passwords and others can read it (chmod 600 {path})")
+        return content
 
     def _wrong(self, path: str, problem: str) -> None:
         self._problems.append(f"{path or self._path}: {problem}")
@@ -151,9 +182,13 @@ class _Reader:
         if not isinstance(value, dict):
             self._wrong(path, f"must be a mapping, not {_kind(value)}")
             return {}
-        for key in value:
+        for key, content in value.items():
             if key not in known:
-                self._wrong(_join(path, key), f"unknown; known are {', '.join(known)}")
+                place, problem = _join(path, key), "unknown"
+                if "password" in known and (content is None or not str(key).isalpha()):
+                    # `{name: a, password:word}` has a key that is nobody's business.
+                    place, problem = path, "has a key that is unknown"
+                self._wrong(place, f"{problem}; known are {', '.join(known)}")
         return value
 
     def _list(self, value: Any, path: str) -> list[Any]:
@@ -166,21 +201,21 @@ class _Reader:
         """The value of a key, checked; its default if it is not there or wrong."""
         value: Any = mapping.get(key, setting.default)
         wanted: Any = type(setting.default)
-        if wanted is float and type(value) is int:
-            value = float(value)
         least: Any = setting.least
         most: Any = setting.most
         place = _join(path, key)
-        if type(value) is not wanted:
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
             self._wrong(place, f"must be {_KINDS[wanted]}, not {_kind(value)}")
         elif wanted is str and not value:
             self._wrong(place, "must not be empty")
-        elif least is not None and value < least:
+        elif wanted is str and not value.isprintable():
+            self._wrong(place, "must not have characters that cannot be printed")
+        elif least is not None and not value >= least:  # so that a NaN is refused
             self._wrong(place, f"must be at least {least}")
         elif most is not None and value > most:
             self._wrong(place, f"must be at most {most}")
         else:
-            return value
+            return wanted(value)
         return setting.default
 
     def _endpoint(self, value: Any, path: str) -> None:
@@ -188,9 +223,13 @@ class _Reader:
             self._wrong(path, f"must be an endpoint such as tcp:8080, not {_kind(value)}")
             return
         try:
-            self._parse_endpoint(value)
+            endpoint = self._parse_endpoint(value)
+            if not 0 <= getattr(endpoint, "_port", 0) < 1 << 16:  # Twisted finds out at the start
+                raise ValueError("a port is at most 65535")
         except Exception as error:  # each kind of endpoint has its own way to fail
-            reason = "no socket was passed" if isinstance(error, IndexError) else error
+            reason = re.sub(r"^_\w+\(\) ", "", str(error))  # not the name of Twisted's function
+            if isinstance(error, LookupError):
+                reason = "no such socket was passed"
             self._wrong(path, f"{value!r} is no endpoint: {reason}")
 
     def _users(self, value: Any, path: str) -> list[Account]:
@@ -199,6 +238,8 @@ class _Reader:
         for number, item in enumerate(self._list(value, path)):
             place = f"{path}[{number}]"
             user = self._mapping(item, place, ["name", "password", "publisher", "subscriber"])
+            if not isinstance(item, dict):
+                continue
             name = self._name(user.get("name"), place, names)
             password = self._password(user.get("password"), place)
             publisher = self._value(user, place, "publisher", Setting(False))
@@ -212,7 +253,7 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self._wrong(f"{path}.name", "must be there, and be text")
             return ""
-        if len(name.encode()) > LONGEST_NAME or not name.isprintable() or set(name) & set(" |;"):
+        if not name.isprintable() or len(name.encode()) > LONGEST_NAME or set(name) & set(" |;"):
             self._wrong(
                 f"{path}.name", f"must be up to {LONGEST_NAME} bytes without space, ';', '|'"
             )
@@ -226,12 +267,15 @@ class _Reader:
         if not isinstance(password, str) or not password:
             self._wrong(path, "must be there, and be text (in quotes if it looks like a number)")
             return Secret(b"")
-        size = len(password.encode())
-        if size > LONGEST_PASSWORD:
+        secret = password.encode(errors="replace")
+        size = len(secret)
+        if secret.decode() != password:
+            self._wrong(path, "must be text that UTF-8 has")
+        elif size > LONGEST_PASSWORD:
             self._wrong(path, f"must be at most {LONGEST_PASSWORD} bytes long")
         elif size > WEAK_PASSWORD:
             self._warnings.append(f"{path}: over {WEAK_PASSWORD} bytes weaken a qlite login")
-        return Secret(password.encode())
+        return Secret(secret)
 
     def _listeners(self, value: Any) -> list[Listener]:
         if value is None:
@@ -251,16 +295,14 @@ class _Reader:
             return None
         protocol = item.get("protocol")
         factory = self._protocols.get(protocol) if isinstance(protocol, str) else None
+        known = ["protocol", "endpoint", "maxConnections", "users"]
+        settings: dict[str, Setting] = {}
         if factory is None:
             self._wrong(f"{path}.protocol", f"must be one of {', '.join(self._protocols)}")
-            return None
-        try:
-            item = factory.read_stanza(item, lambda name: read_yaml(self._path.parent / name))
-        except ValueError as error:
-            self._wrong(path, str(error))
-            return None
-        known = ["protocol", "endpoint", "maxConnections", "users", *factory.settings]
-        stanza = self._mapping(item, path, known)
+            stanza = item  # what else it may say, nobody knows
+        else:
+            settings = factory.settings
+            stanza = self._stanza(item, path, factory, [*known, *settings])
         self._endpoint(stanza.get("endpoint"), f"{path}.endpoint")
         return Listener(
             path,
@@ -268,18 +310,22 @@ class _Reader:
             stanza.get("endpoint", ""),
             self._value(stanza, path, "maxConnections", Setting(1000, 1)),
             self._users(stanza["users"], f"{path}.users") if "users" in stanza else None,
-            {
-                name: self._value(stanza, path, name, setting)
-                for name, setting in factory.settings.items()
-            },
+            {name: self._value(stanza, path, name, setting) for name, setting in settings.items()},
         )
 
-    def _warn_if_readable(self, config: Config) -> None:
-        secrets = config.accounts or any(listener.accounts for listener in config.listeners)
-        if secrets and self._path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-            self._warnings.append(
-                f"{self._path} has passwords and others can read it (chmod 600 {self._path})"
-            )
+    def _stanza(
+        self, item: dict[str, Any], path: str, factory: Any, known: list[str]
+    ) -> dict[str, Any]:
+        """A listener's stanza, with what a file that it names adds to it."""
+        try:
+            item = factory.read_stanza(item, lambda name: self._read(self._path.parent / name))
+        except ValueError as error:
+            for problem in error.args:
+                self._wrong(f"{path}.config", str(problem))
+            # Go on and see what else is wrong.  Its endpoint may be in that file.
+            known = [*known, "config"]
+            item = {"endpoint": "tcp:0", **item}
+        return self._mapping(item, path, known)
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -293,3 +339,12 @@ def _kind(value: Any) -> str:
 
 def _join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
+
+
+def _has_users(content: Any) -> bool:
+    """Whether it is a file with passwords in it: users of its own, or of a listener."""
+    if not isinstance(content, dict):
+        return False
+    listeners = content.get("listeners")
+    stanzas = listeners if isinstance(listeners, list) else []
+    return any(isinstance(part, dict) and part.get("users") for part in [content, *stanzas])

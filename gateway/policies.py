@@ -59,10 +59,13 @@ class ConnectionLimit(WrappingFactory):
     def buildProtocol(self, addr: Any) -> Any:
         if len(self.protocols) < self._most:
             return super().buildProtocol(addr)
-        if not self._full:  # once, until there is room again
+        reason = "too many connections"
+        if self._full:
+            self._broker.count("refused", self._name, reason)
+        else:  # told once, until there is room again
             self._full = True
             log.warn("{name}: all {most} connections are taken", name=self._name, most=self._most)
-        self._broker.note(REFUSED, Peer(self._name, ""), reason="too many connections")
+            self._broker.note(REFUSED, Peer(self._name, ""), reason=reason)
         return Farewell(self.wrappedFactory.farewell())
 
     def unregisterProtocol(self, protocol: Any) -> None:

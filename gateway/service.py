@@ -6,11 +6,13 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import ReactorNotRunning
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -22,6 +24,10 @@ from gateway.policies import ConnectionLimit
 from gateway.store import JournalRefused
 
 log = Logger()
+
+
+class CannotStart(Exception):
+    """What is wrong, with its place in the configuration."""
 
 
 class Threads:
@@ -87,8 +93,11 @@ class Gateway(MultiService):
         def not_bound(failure: Failure, port: Port) -> None:
             problems.append(f"{port.path}: {failure.getErrorMessage()}")
 
+        def listen(port: Port, factory: Any) -> Deferred[IListeningPort]:
+            return serverFromString(self._reactor, port.endpoint).listen(factory)
+
         for port, factory in self._ports:
-            listening = serverFromString(self._reactor, port.endpoint).listen(factory)
+            listening = maybeDeferred(listen, port, factory)
             listening.addCallback(bound, port).addErrback(not_bound, port)
         if problems:
             refuse_to_start(problems)
@@ -112,6 +121,8 @@ class Gateway(MultiService):
             await MultiService.stopService(self)
             for threads in self._threads:
                 threads.stop()
+            # All is written.  twistd would now end as if the signal that asked us to had killed it.
+            self._reactor._exitSignal = None
 
         return Deferred.fromCoroutine(stop())
 
@@ -119,13 +130,21 @@ class Gateway(MultiService):
         """We cannot go on: end, and let the exit status tell."""
         log.critical("mqgateway stops: {reason}", reason=reason)
         atexit.register(_exit_in_failure)
-        self._reactor.stop()
+        with suppress(ReactorNotRunning):  # it may be ending already
+            self._reactor.stop()
 
 
-def refuse_to_start(problems: list[str]) -> None:
-    """Nothing has been started that would have to be ended: say why, and leave."""
-    print("\n".join(problems), file=sys.stderr)
-    raise SystemExit(1)
+def refuse_to_start(problems: list[str]) -> NoReturn:
+    """Say why, in the log for a daemon and on stderr for people, and leave.
+
+    An exception, and not SystemExit, lets twistd clean up its pid file and tell the parent of a
+    daemon; but a traceback is no answer to a taken port.
+    """
+    for problem in problems:
+        log.critical("{problem}", problem=problem)
+    # sys.stderr is the log by now.
+    sys.excepthook = lambda *_: print(*problems, sep="\n", file=sys.__stderr__)
+    raise CannotStart("; ".join(problems))
 
 
 def _exit_in_failure() -> None:

@@ -364,7 +364,7 @@ class WireFactory(ServerFactory):
     @classmethod
     def read_stanza(cls, stanza: dict[str, Any], read: Callable[[str], Any]) -> dict[str, Any]:
         """A listener's stanza as the configuration should see it.  `read` gives the content of a
-        YAML file that the stanza names; ValueError says what is wrong."""
+        YAML file that the stanza names; ValueError has what is wrong with it, an argument each."""
         return stanza
 
     def started(self) -> None:

@@ -176,7 +176,7 @@ class Process:
     def stop(self) -> int:
         """Ask it to end; its exit status."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(20)
         except subprocess.TimeoutExpired:

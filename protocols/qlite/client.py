@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
@@ -81,7 +80,7 @@ class QliteClient(WireProtocol):
     def disconnect(self) -> None:
         self.transport.loseConnection()
 
-    def _ask(self, request: Struct) -> Deferred[bytes]:
+    def _ask(self, request: Any) -> Deferred[bytes]:
         if self._closing:
             return fail(ConnectionDone("not connected"))
         self.send(request)  # raises if the role may not ask that

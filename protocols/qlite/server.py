@@ -24,8 +24,9 @@ from gateway.record import LOGGED_IN
 from protocols.base import WireFactory, WireProtocol
 from protocols.conversation import OutOfTurn
 from protocols.framing import FrameTooLong, WireError
-from protocols.qlite import wire
+from protocols.qlite import legacy, wire
 from protocols.qlite.proof import is_plausible, is_proved
+from protocols.qlite.wire import Pass, number
 from protocols.timer import Timer
 
 OUT_OF_TURN: dict[type, str] = {
@@ -113,7 +114,7 @@ class QliteServer(WireProtocol):
         self._no_stranger()
         self.peer = Peer(self.name, user.name)
         self.broker.note(LOGGED_IN, self.peer, detail=self.address)
-        self.send(wire.Pass())
+        self.send(Pass())
 
     # Publishers.
 
@@ -121,23 +122,23 @@ class QliteServer(WireProtocol):
         factory, body = self.factory, push.body
         if not body:
             raise Refusal("cannot push empty message")
-        message = Message(factory.address, body, self.peer.user, "qlite")
         if len(body) > factory.maxMessageSize and not factory.is_full():
             raise Refusal("message is too large")
-        self.send(wire.Pass(wire.number(self.broker.push(message))))
+        message = Message(factory.address, body, self.peer.user, "qlite")
+        self.send(Pass(number(self.broker.push(message))))
 
     def on_Length(self, _: wire.Length) -> None:
-        self.send(wire.Pass(wire.number(self.broker.info(self.factory.address).depth)))
+        self.send(Pass(number(self.broker.info(self.factory.address).depth)))
 
     # Subscribers.
 
     def on_ShortPop(self, _: wire.ShortPop) -> None:
         message = self.broker.take(self.factory.address, self.peer)
-        self.send(wire.Pass(message.body))
+        self.send(Pass(message.body))
 
     async def on_LongPop(self, _: wire.LongPop) -> None:
         message = await self._wait_for_message(self._popper)
-        self.send(wire.Pass(message.body))
+        self.send(Pass(message.body))
 
     def on_Hide(self, hide: wire.Hide) -> None:
         self._check_hiding_time(hide.seconds)
@@ -156,7 +157,7 @@ class QliteServer(WireProtocol):
             raise Refusal(NO_SUCH_UID)
         consumer, message = hidden
         consumer.settle(message)
-        self.send(wire.Pass(delete.uid))
+        self.send(Pass(delete.uid))
 
     @cached_property
     def _popper(self) -> Consumer:
@@ -204,7 +205,7 @@ class QliteServer(WireProtocol):
             del hidden[uid]
 
         self._hider.lease(message, seconds, come_back)
-        self.send(wire.Pass(uid + b";" + message.body))
+        self.send(Pass(uid + b";" + message.body))
 
     # Refusals.
 
@@ -285,6 +286,11 @@ class QliteFactory(WireFactory):
         self.subscribers = Places("subscribers", self.maxSubscriberConnections)
         self.strangers = Places("logins under way", self.maxUnauthenticatedConnections)
         self.hidden: dict[bytes, tuple[Consumer, Message]] = {}  # by uid
+
+    @classmethod
+    def read_stanza(cls, stanza: dict[str, Any], read: Callable[[str], Any]) -> dict[str, Any]:
+        """Its `config` may name a config.yaml of the original qlite server."""
+        return legacy.read_stanza(stanza, read, cls.settings)
 
     def started(self) -> None:
         self.broker.declare(self.address, limit=self.maxMessages)

@@ -31,6 +31,7 @@ from gateway.record import (
     DROPPED,
     EXPIRED,
     REFUSED,
+    REPLIED,
     RETURNED,
     SETTLED,
     TAKEN,
@@ -41,6 +42,7 @@ from gateway.topic import Topic, TopicSubscription
 log = Logger()
 
 QUEUE_KINDS = frozenset(["queue", "user"])
+TOPIC_KINDS = frozenset(["topic", "hub"])
 NOBODY = Peer("", "")
 
 
@@ -111,7 +113,7 @@ class Broker(Service):
         if kind in QUEUE_KINDS and name:
             queue = self._queues.setdefault(address, Queue(address, self))
             queue.limit = options.get("limit")
-        elif kind == "topic" and name:
+        elif kind in TOPIC_KINDS and name:
             self._topics.setdefault(address, Topic(address))
         else:
             raise ValueError(f"no address: {address!r}")
@@ -202,6 +204,9 @@ class Broker(Service):
 
     # Events and counts.
 
+    def replied(self, message: Message, body: bytes, peer: Peer) -> None:
+        self._tell(REPLIED, message, peer=peer, body=body)
+
     def note(
         self, kind: str, peer: Peer, *, address: str = "", reason: str = "", detail: str = ""
     ) -> None:
@@ -251,6 +256,7 @@ class Broker(Service):
         deliveries: int = 0,
         reason: str = "",
         peer: Peer = NOBODY,
+        body: bytes = b"",
     ) -> None:
         """Put what happened to a message into the log."""
         now = self.now()
@@ -259,6 +265,7 @@ class Broker(Service):
                 kind=kind,
                 time=now,
                 address=message.address,
+                body=body,
                 sender=message.sender,
                 protocol=peer.protocol or message.protocol,
                 receiver=peer.user,

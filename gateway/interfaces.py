@@ -5,7 +5,7 @@ An address is a kind and a name, `queue:jobs`; there is one namespace for all pr
 - `queue:`  each message goes to exactly one consumer, and waits for one
 - `user:`   a mailbox: a queue whose consumer is that user
 - `topic:`  each message goes to every subscriber present, and is kept until it is due
-- `hub:`    live only; what passes through is recorded, not kept
+- `hub:`    a room that is live only: a topic whose messages are recorded and not kept
 """
 
 from __future__ import annotations
@@ -193,6 +193,9 @@ class Broker(Protocol):
 
     def retained(self, address: str) -> list[Message]:
         """What is kept of a topic and not yet due, in order of arrival."""
+
+    def replied(self, message: Message, body: bytes, peer: Peer) -> None:
+        """Put a consumer's answer to a message into the log; the protocol carries it back."""
 
     def note(
         self, kind: str, peer: Peer, *, address: str = "", reason: str = "", detail: str = ""

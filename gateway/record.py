@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 # What a record tells, as its `kind`.  About a message:
-ACCEPTED = "accepted"  # taken in; the only kind with a body; its sequence is the message's identity
+ACCEPTED = "accepted"  # taken in, with its body; its sequence is the message's identity
 DELIVERED = "delivered"  # handed to a consumer that will settle it later
 TAKEN = "taken"  # handed over and settled in one step
 SETTLED = "settled"  # done: the consumer said so
+REPLIED = "replied"  # the consumer's answer, with its body
 RETURNED = "returned"  # not settled in time or its consumer left: back at the head
 EXPIRED = "expired"  # its time was over before anybody settled it
 DROPPED = "dropped"  # given up, for the reason given
@@ -70,7 +71,7 @@ def unpack(data: bytes) -> list[Record]:
 def row(record: Record) -> dict[str, Any]:
     """A record as a reader of the log sees it: flat, with the address split and the size said."""
     kind, _, name = record.address.partition(":")
-    accepted = record.kind == ACCEPTED
+    has_body = record.kind in (ACCEPTED, REPLIED)
     return {
         "sequence": record.sequence,
         "time": record.time,
@@ -80,14 +81,14 @@ def row(record: Record) -> dict[str, Any]:
         "address": name,
         "sender": record.sender,
         "receiver": record.receiver,
-        "message": record.sequence if accepted else record.message or None,
+        "message": record.sequence if record.kind == ACCEPTED else record.message or None,
         "deliveries": record.deliveries,
         "latency": record.latency,
-        "size": len(record.body) if accepted else None,
+        "size": len(record.body) if has_body else None,
         "reason": record.reason,
         "due": record.due,
         "headers": record.headers,
-        "body": record.body if accepted else None,
+        "body": record.body if has_body else None,
     }
 
 

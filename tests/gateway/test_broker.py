@@ -9,7 +9,7 @@ import pytest
 
 from gateway.interfaces import Expired, Message, NoSuchAddress, Overloaded, Peer
 from gateway.journal import at_once
-from gateway.record import ACCEPTED, DECLARED, DELIVERED, EXPIRED, REFUSED, Record
+from gateway.record import ACCEPTED, DECLARED, DELIVERED, EXPIRED, REFUSED, Record, row
 from gateway.store import Retention, SqliteStore
 from tests.support import DurableMemory, HeldWriter, World
 
@@ -138,6 +138,28 @@ def test_a_mailbox_keeps_messages_in_order_until_they_are_acknowledged(world: Wo
     assert [message.body for message in got] == [b"a", b"b"]
     reader.cancel()  # b was not acknowledged
     assert world.broker.info("user:fish").depth == 1
+
+
+def test_what_passes_through_a_hub_is_recorded_and_not_kept(world: World) -> None:
+    world.broker.declare("hub:room")
+    heard: list[bytes] = []
+    world.broker.subscribe("hub:room", lambda message: heard.append(message.body))
+    world.broker.publish(Message("hub:room", b"hi", "0003", "test"))
+    assert heard == [b"hi"]
+    assert world.broker.retained("hub:room") == []
+    assert world.kinds() == [DECLARED, ACCEPTED, DELIVERED]
+
+
+def test_a_reply_is_a_row_with_its_body(world: World) -> None:
+    world.broker.declare("queue:a")
+    message = Message("queue:a", b"question", "bob", "test")
+    world.broker.push(message)
+    world.clock.advance(3)
+    world.broker.replied(message, b"answer", ANN)
+    world.kinds()
+    shown = row(world.records[-1])
+    assert (shown["event"], shown["body"], shown["size"]) == ("replied", b"answer", 6)
+    assert (shown["message"], shown["receiver"], shown["latency"]) == (2, "ann", 3.0)
 
 
 class TestLog:

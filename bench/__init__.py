@@ -1,0 +1,1 @@
+"""How fast mqgateway is on this machine, beside a bare Twisted responder: `python -m bench`."""

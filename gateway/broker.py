@@ -237,17 +237,17 @@ class Broker(Service):
             raise Overloaded(self._journal.failing)
 
     def _accept(self, message: Message) -> None:
-        if self._journal.failing:
-            raise Overloaded(self._journal.failing)
+        journal = self._journal
+        if journal.failing:
+            raise Overloaded(journal.failing)
         message.time = now = self.now()
-        if message.due is not None:
-            if message.due <= now:
-                raise Expired(f"a message for {message.address} was due before it came")
-            self._journal.append(message)
-            self._watch_due(message)
-        else:
-            self._journal.append(message)
+        due = message.due
+        if due is not None and due <= now:
+            raise Expired(f"a message for {message.address} was due before it came")
+        journal.append(message)
         self.accepted += self._promise
+        if due is not None:
+            self._watch_due(message)
 
     def _tell(
         self,

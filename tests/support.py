@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
@@ -45,7 +45,7 @@ class HeldWriter:
     def write(self) -> None:
         """Do the oldest job."""
         job, done = self.jobs.pop(0)
-        done.callback(job())
+        maybeDeferred(job).chainDeferred(done)
 
     def fail(self, error: Exception) -> None:
         """Let the oldest job fail, as if the disk had."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutine
-from types import ModuleType
 from typing import Any, ClassVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,7 +17,7 @@ from zope.interface import implementer
 
 from gateway.interfaces import Accounts, Broker, BrokerError, Peer, Setting
 from gateway.record import CONNECTED, DISCONNECTED, REFUSED
-from protocols.conversation import Conversation, OutOfTurn, Wire
+from protocols.conversation import Conversation, OutOfTurn
 from protocols.framing import FramingLost, WireError
 from protocols.outbox import ENOUGH, Outbox
 from protocols.timer import Timer
@@ -52,7 +51,7 @@ class WireProtocol(Protocol):
     something does so before it waits: its answer is then held until that is on disk.
     """
 
-    wire: ModuleType
+    wire: Any  # the module; an instance may have its own, if its listener or its past decides
     name: str  # the protocol's, in records and logs
     talks_to = "client"  # which side the peer is: "client" or "server"
     _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]]
@@ -136,7 +135,7 @@ class WireProtocol(Protocol):
     # What Twisted tells us.
 
     def connectionMade(self) -> None:
-        self.talk = Conversation(cast(Wire, self.wire), self.talks_to, self.frame_limit)
+        self.talk = Conversation(self.wire, self.talks_to, self.frame_limit)
         self.outbox = Outbox(
             self.transport, self.broker, self._refused, self._on_free, self._on_blocked
         )

@@ -13,7 +13,7 @@ Table = dict[Any, dict[type, Any]]
 
 
 class Wire(Protocol):
-    """What a `wire` module has.
+    """What a `wire` module has; or an object, where the meaning of a frame depends on earlier ones.
 
     `TABLE` says which events may happen in a state, whoever sends them, and the state that
     follows; a state without a row is the end.  The two decoders turn one frame into an event or

@@ -75,7 +75,7 @@ class Framer:
 
     def __init__(self, cut: Cut, limit: int) -> None:
         self._cut = cut
-        self._limit = limit
+        self.limit = limit  # may change with what is known of the peer
         self._buffer = b""
         self._at = 0
         self._more = bytearray()  # arrived since `_buffer`, not yet enough for its last frame
@@ -102,8 +102,8 @@ class Framer:
         if type(found) is int:
             return self._unfinished(found)
         frame, end = found  # type: ignore[misc]
-        if end - at > self._limit:
-            raise FrameTooLong(f"a frame of over {self._limit} bytes")
+        if end - at > self.limit:
+            raise FrameTooLong(f"a frame of over {self.limit} bytes")
         self._at = end
         return frame
 
@@ -113,8 +113,8 @@ class Framer:
             self._at = 0
             self._more.clear()
             return self.next_frame()
-        if needed > self._limit:
-            raise FrameTooLong(f"a frame of over {self._limit} bytes")
+        if needed > self.limit:
+            raise FrameTooLong(f"a frame of over {self.limit} bytes")
         self.needed = needed
         self._missing = needed - self.held()
         return None

@@ -152,7 +152,7 @@ class WireProtocol(Protocol):
         self._lost = False
         self._cleanups: list[Callable[[], Any]] = []
         self._noted: set[str] = set()
-        self._needed = 0  # what the frame timer was set for
+        self._stage = 0  # of the frame that the timer was set for
         self._frame_timer = Timer(self.clock, lambda: self.abort("unfinished frame"))
         self._write_timer = Timer(self.clock, self._unread)
         self.transport.registerProducer(self.outbox, True)
@@ -262,10 +262,10 @@ class WireProtocol(Protocol):
         stuck = self._waiting is not None or self.outbox.blocked or self.outbox.is_held
         if self.frame_timeout is not None:
             if stuck or self._closing or not framer.held():
-                self._needed = 0
+                self._stage = 0
                 self._frame_timer.clear()
-            elif framer.needed != self._needed:  # again when we learn how long the frame will be
-                self._needed = framer.needed
+            elif framer.stage != self._stage:  # again when we learn how long the frame will be
+                self._stage = framer.stage
                 self._frame_timer.set(self.frame_timeout)
         flood = stuck and framer.held() > ENOUGH
         if flood is not self._paused and not self._closing:
@@ -288,7 +288,8 @@ class WireProtocol(Protocol):
             self.overflow()
 
     def _on_free(self) -> None:
-        self._write_timer.clear()
+        if not self.outbox.blocked:
+            self._write_timer.clear()
         self._ahead = 0
         self._read()
 

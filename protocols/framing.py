@@ -81,6 +81,7 @@ class Framer:
         self._more = bytearray()  # arrived since `_buffer`, not yet enough for its last frame
         self._missing = 0  # so many bytes at least until it is worth looking again
         self.needed = 0  # the size of the unfinished frame, as far as it is known
+        self.stage = 0  # changes when a frame begins, and when more is known of its size
 
     def feed(self, data: bytes) -> None:
         if self._at == len(self._buffer) and not self._more:
@@ -105,6 +106,7 @@ class Framer:
         if end - at > self.limit:
             raise FrameTooLong(f"a frame of over {self.limit} bytes")
         self._at = end
+        self.needed = 0
         return frame
 
     def _unfinished(self, needed: int) -> Any:
@@ -115,6 +117,8 @@ class Framer:
             return self.next_frame()
         if needed > self.limit:
             raise FrameTooLong(f"a frame of over {self.limit} bytes")
-        self.needed = needed
+        if needed != self.needed:
+            self.needed = needed
+            self.stage += 1
         self._missing = needed - self.held()
         return None

@@ -442,6 +442,15 @@ class TestOutput:
         toy_world.world.clock.advance(ToyServer.write_timeout)
         assert peer.transport.aborted
 
+    def test_a_commit_does_not_give_it_more_time(self, slow_world: Toy, writer: HeldWriter) -> None:
+        peer = slow_world.connect()
+        peer.says(b"say push a\n")
+        slow_world.world.clock.advance(0)
+        peer.transport.producer.pauseProducing()
+        writer.write()
+        slow_world.world.clock.advance(ToyServer.write_timeout)
+        assert peer.transport.aborted
+
     def test_what_waited_for_the_peer_to_read_is_written_when_it_does(self, toy_world: Toy) -> None:
         peer = toy_world.connect()
         peer.transport.producer.pauseProducing()

@@ -87,6 +87,15 @@ def test_a_frame_in_many_pieces_is_looked_at_only_when_it_may_be_whole() -> None
     assert looks < 12
 
 
+def test_the_stage_tells_one_unfinished_frame_from_the_next_of_its_size() -> None:
+    framer = Framer(length_prefixed("<I"), 100)
+    stages = []
+    for piece in (b"\2", b"\0", b"\0\0a", b"b\2\0\0\0a", b"b\2\0\0\0a"):
+        frames(framer, piece)
+        stages.append(framer.stage)
+    assert stages == [1, 1, 2, 3, 4]
+
+
 def test_needed_tells_the_size_of_the_unfinished_frame_as_far_as_it_is_known() -> None:
     framer = Framer(length_prefixed("<I"), 100)
     frames(framer, b"\5")

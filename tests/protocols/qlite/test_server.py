@@ -552,6 +552,17 @@ class TestBadInput:
         assert not client.transport.connected
         assert client.hears() == b""
 
+    def test_a_busy_client_whose_reads_always_end_in_a_frame_is_not_late(
+        self, listener: Listener
+    ) -> None:
+        client = listener.publisher()
+        client.says(push(b"x")[:5])
+        for _ in range(10):
+            listener.clock.advance(1)
+            client.says(push(b"x")[5:] + push(b"x")[:5])
+        assert client.transport.connected
+        assert len(client.hears()) == 10 * len(number(1))
+
     def test_silence_after_login_has_no_end(self, listener: Listener) -> None:
         client = listener.publisher()
         listener.clock.advance(86_400)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from gateway.interfaces import User
-
-Run = Callable[[Callable[[], Any]], "Deferred[Any]"]
+from gateway.interfaces import Run, User
 
 
 class Secret:

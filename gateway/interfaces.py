@@ -20,6 +20,9 @@ from gateway.record import Record
 # A message is the record of its own acceptance: `sequence` is its identity, 0 until accepted.
 Message = Record
 
+# Does a job in a thread and tells its result.
+Run = Callable[[Callable[[], Any]], "Deferred[Any]"]
+
 Deliver = Callable[[Message, int], None]  # the message, and how often it has been handed out now
 
 

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.interfaces import Overloaded
+from gateway.interfaces import Overloaded, Run
 from gateway.record import Record
 from gateway.store import Restored, Store
 
@@ -25,9 +25,6 @@ RETRY = 1.0  # seconds until a full disk is tried again
 MEMORY_GROUP = 1024  # records; without disk and without watchers nobody waits for them
 MEMORY_BODY = 1 << 16  # bytes; one as big as that does not wait for a group, which may be long
 CLOSING = "the gateway is shutting down"
-
-Run = Callable[[Callable[[], Any]], "Deferred[Any]"]
-
 
 at_once: Run = maybeDeferred  # for a store that takes no time
 

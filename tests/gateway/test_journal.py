@@ -460,6 +460,27 @@ def test_a_broken_disk_is_the_end_and_is_told_once(tmp_path: Path, make_error: A
     assert bench.journal.failing == reasons[0]
 
 
+def test_a_journal_that_somebody_else_has_locked_is_tried_again(tmp_path: Path) -> None:
+    """An operator who looks at it with sqlite3 does not stop the gateway."""
+    locker = disk(tmp_path)
+    locker.open()
+    other = sqlite3.connect(tmp_path / "data" / "journal.sqlite3", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    locker._database.execute("PRAGMA busy_timeout=0")
+    with pytest.raises(sqlite3.OperationalError) as locked:
+        locker.commit([Record(JOBS, b"a", sequence=1)])
+    other.close()
+    locker.close()
+    bench = Bench()
+    bench.journal.on_fatal = lambda reason: pytest.fail(reason)
+    bench.append(b"a")
+    bench.turn()
+    bench.writer.fail(locked.value)
+    bench.clock.advance(RETRY)
+    bench.writer.write()
+    assert bench.journal.failing == ""
+
+
 # The end.
 
 

@@ -100,7 +100,7 @@ class Journal:
             return
         records, self._pending = self._pending, []
         self._told_next, self._barriers = self._barriers, []
-        self._writing = writing = self._run(lambda: self.store.commit(records))
+        self._writing = writing = self._run(self.store.prepare(records))
         writing.addCallbacks(
             lambda _: self._written(records), lambda failure: self._not_written(records, failure)
         )

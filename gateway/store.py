@@ -13,18 +13,17 @@ import fcntl
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.record import ACCEPTED, DECLARED, DELIVERED, FINAL, Record, pack, unpack
+from gateway.record import Record, pack, unpack
+from gateway.rows import Row, rows_of
 
 VERSION = 1
-ROW_RECORDS = 4096  # a row's marks are rewritten when one of them changes: keep that small
-ROW_BYTES = 1 << 20  # a row is packed and read in one piece: keep that small too
 TRIM_ROWS = 8  # trimmed in one commit at most: of 1 MiB each, half of it waiting, that takes 50 ms
 
 RECORD_BYTES = 200  # what a record takes in memory, beside its body
@@ -36,6 +35,12 @@ CREATE TABLE waiting(first INTEGER PRIMARY KEY, marks BLOB);
 CREATE TABLE addresses(address TEXT PRIMARY KEY, options BLOB);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 INSERT INTO meta VALUES ('bytes', 0), ('trimmed', 1);
+CREATE VIEW row AS SELECT *, NULL AS marks FROM log;
+CREATE TRIGGER add_row INSTEAD OF INSERT ON row BEGIN
+    INSERT INTO log VALUES (NEW.first, NEW.count, NEW.time, NEW.bytes, NEW.data);
+    INSERT INTO waiting SELECT NEW.first, NEW.marks WHERE NEW.marks IS NOT NULL;
+    UPDATE meta SET value = value + NEW.bytes WHERE name = 'bytes';
+END;
 """
 _READ = """
 SELECT data FROM log WHERE first >= (SELECT max(first) FROM log WHERE first <= ?) ORDER BY first
@@ -67,8 +72,11 @@ class Store(Protocol):
     def open(self) -> Restored:
         """Get ready, or JournalRefused."""
 
+    def prepare(self, records: list[Record]) -> Callable[[], None]:
+        """To call the result keeps these, all or none; in another thread, if it must be."""
+
     def commit(self, records: list[Record]) -> None:
-        """Keep these, all or none."""
+        """Keep these now."""
 
     def oldest(self) -> int:
         """The first sequence that can still be read."""
@@ -92,6 +100,9 @@ class MemoryStore:
 
     def open(self) -> Restored:
         return Restored(1, {}, [])
+
+    def prepare(self, records: list[Record]) -> Callable[[], None]:
+        return lambda: self.commit(records)
 
     def commit(self, records: list[Record]) -> None:
         size = sum(map(len, map(_BODY, records))) + RECORD_BYTES * len(records)
@@ -193,13 +204,29 @@ class SqliteStore:
         return Restored(newest[0] if newest else 1, addresses, messages)
 
     def commit(self, records: list[Record]) -> None:
+        self.prepare(records)()
+
+    def prepare(self, records: list[Record]) -> Callable[[], None]:
+        """Pack them here, in the reactor's thread, for it needs the interpreter's lock in any case;
+        what is left for the writer's thread needs it only before and after."""
+        rows = rows_of(records)
+        return lambda: self._write(rows, records[-1].time)
+
+    def _write(self, rows: list[Row], now: float) -> None:
+        if len(rows) == 1 and rows[0].is_plain and not self._must_trim(now):
+            self._insert(rows[0])  # one statement, and by itself one transaction
+            return
         execute = self._database.execute
         before = self._bytes, self._trimmed, self._trim_from
         execute("BEGIN IMMEDIATE")
         try:
-            for chunk in _rows_of(records):
-                self._insert(chunk)
-            self._trim(records[-1].time)
+            for row in rows:
+                self._insert(row)
+                for record in row.declared:
+                    self._declare(record)
+                if row.older:
+                    self._mark(row.older)
+            self._trim(now)
             execute("UPDATE meta SET value = ? WHERE name = 'bytes'", (self._bytes,))
             execute("COMMIT")
         except BaseException:
@@ -208,41 +235,9 @@ class SqliteStore:
                 execute("ROLLBACK")
             raise
 
-    def _insert(self, records: list[Record]) -> None:
-        """Add one row to the log and keep the marks of what it says."""
-        first = records[0].sequence
-        marks = bytearray(len(records))
-        older: dict[int, int] = {}
-        for record in records:
-            kind = record.kind
-            if kind == ACCEPTED:
-                if record.stored:
-                    marks[record.sequence - first] = 1
-                continue
-            if kind in FINAL:
-                mark = 0
-            elif kind == DELIVERED:
-                mark = min(record.deliveries + 1, 255)
-            else:
-                if kind == DECLARED:
-                    self._declare(record)
-                continue
-            # A mark that is 0 stays 0: the message was never stored, or is over.
-            if record.message < first:
-                if older.get(record.message, 1):
-                    older[record.message] = mark
-            elif marks[record.message - first]:
-                marks[record.message - first] = mark
-        data = pack(records)
-        self._bytes += len(data)
-        self._database.execute(
-            "INSERT INTO log VALUES (?, ?, ?, ?, ?)",
-            (first, len(records), records[-1].time, len(data), data),
-        )
-        if any(marks):
-            self._database.execute("INSERT INTO waiting VALUES (?, ?)", (first, marks))
-        if older:
-            self._mark(older)
+    def _insert(self, row: Row) -> None:
+        self._database.execute("INSERT INTO row VALUES (?, ?, ?, ?, ?, ?)", row.columns)
+        self._bytes += row.size
 
     def _declare(self, record: Record) -> None:
         self._database.execute(
@@ -281,13 +276,16 @@ class SqliteStore:
         self._bytes -= row[0]
         execute("DELETE FROM log WHERE first = ?", (first,))
 
+    def _must_trim(self, now: float) -> bool:
+        return self._bytes > self._retention.bytes or now >= self._trim_from
+
     def _trim(self, now: float) -> None:
         """Take the oldest rows from the readers if they are too old or too many.
 
         The newest row stays, it has the sequence; of one with waiting messages, only those stay.
         """
         for _ in range(TRIM_ROWS):
-            if self._bytes <= self._retention.bytes and now < self._trim_from:
+            if not self._must_trim(now):
                 return
             oldest = self._database.execute(
                 "SELECT first, count, time, marks FROM log LEFT JOIN waiting USING (first) "
@@ -298,7 +296,7 @@ class SqliteStore:
                 return
             first, count, time, marks = oldest[0]
             self._trim_from = time + self._retention.seconds
-            if self._bytes <= self._retention.bytes and now < self._trim_from:
+            if not self._must_trim(now):
                 return
             self._trimmed = first + count
             self._database.execute(
@@ -348,14 +346,3 @@ def _make_directory(path: Path) -> None:
         os.fsync(parent)
     finally:
         os.close(parent)
-
-
-def _rows_of(records: list[Record]) -> Iterator[list[Record]]:
-    """Divide records into rows that are neither too long nor too big."""
-    start = size = 0
-    for at, record in enumerate(records):
-        if at - start == ROW_RECORDS or (size and size + len(record.body) > ROW_BYTES):
-            yield records[start:at]
-            start, size = at, 0
-        size += len(record.body)
-    yield records[start:]

@@ -663,5 +663,5 @@ def test_a_real_error_of_the_disk_reaches_whoever_waits(tmp_path: Path) -> None:
     told: list[str] = []
     barrier.addErrback(lambda failure: told.append(str(failure.value)))
     world.clock.advance(0)
-    assert told == reasons == ["the journal cannot be written: no such table: waiting"]
+    assert told == reasons == ["the journal cannot be written: no such table: main.waiting"]
     world.broker.stopService()

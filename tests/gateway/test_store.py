@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway import rows as rows_module
 from gateway import store as store_module
 from gateway.record import (
     ACCEPTED,
@@ -259,7 +260,7 @@ def test_a_commit_is_divided_into_rows(
 ) -> None:
     """Neither longer nor bigger than the limits; what comes back is the same."""
     for name, value in limits.items():
-        monkeypatch.setattr(store_module, name, value)
+        monkeypatch.setattr(rows_module, name, value)
     messages = [writer.accept(b"body%d" % number) for number in range(4)]
     writer.tell(DELIVERED, messages[0], 1)
     writer.tell(TAKEN, messages[1])
@@ -325,7 +326,7 @@ def test_reading_begins_anywhere_and_has_no_gaps(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At least `limit` records, or all that there are."""
-    monkeypatch.setattr(store_module, "ROW_RECORDS", 3)
+    monkeypatch.setattr(rows_module, "ROW_RECORDS", 3)
     for size in (1, 7, 2, 5):
         for _ in range(size):
             writer.accept()
@@ -458,7 +459,7 @@ def make_room(store: SqliteStore) -> None:
 
 def test_a_full_disk_takes_all_or_nothing(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that fails in the middle leaves everything as it was, and can be repeated."""
-    monkeypatch.setattr(store_module, "ROW_RECORDS", 2)
+    monkeypatch.setattr(rows_module, "ROW_RECORDS", 2)
     message = writer.accept(b"before")
     writer.add(DECLARED, address="queue:a", headers={"number": 1})
     writer.commit()
@@ -653,8 +654,12 @@ def test_any_history_comes_back(
     most: int,
 ) -> None:
     """However it is divided into commits, rows, full disks, crashes and restarts."""
-    limits = {"ROW_RECORDS": row_records, "ROW_BYTES": row_bytes, "TRIM_ROWS": 2}
-    with tempfile.TemporaryDirectory() as base, mock.patch.multiple(store_module, **limits):
+    limits = {"ROW_RECORDS": row_records, "ROW_BYTES": row_bytes}
+    with (
+        tempfile.TemporaryDirectory() as base,
+        mock.patch.multiple(rows_module, **limits),
+        mock.patch.object(store_module, "TRIM_ROWS", 2),
+    ):
         directories = (Path(base) / str(number) for number in range(EVERYTHING))
         retention = Retention(seconds, most)
         store = make(next(directories), retention)

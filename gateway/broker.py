@@ -61,6 +61,7 @@ class Broker(Service):
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
         self._options: dict[str, dict[str, Any]] = {}
+        self._numbers: dict[int, str] = {}  # addresses, by what `info` says is their number
         self._due: list[tuple[float, int, Message]] = []  # a heap
         self._alarm: IDelayedCall | None = None  # set for the first of them
         journal.on_failure = self._not_written
@@ -109,6 +110,7 @@ class Broker(Service):
 
     def _make(self, address: str, options: dict[str, Any]) -> None:
         self._options[address] = options
+        self._numbers[options["number"]] = address
         kind, _, name = address.partition(":")
         if kind in QUEUE_KINDS and name:
             queue = self._queues.setdefault(address, Queue(address, self))
@@ -129,6 +131,12 @@ class Broker(Service):
             queue = self._queues[address]
             depth, outstanding, readers = queue.depth, queue.outstanding, queue.consumers
         return Info(address, options["number"], options, depth, outstanding, readers)
+
+    def find(self, number: int) -> str:
+        try:
+            return self._numbers[number]
+        except KeyError:
+            raise NoSuchAddress(f"nothing has the number {number}") from None
 
     def _queue(self, address: str) -> Queue:
         try:
@@ -286,6 +294,9 @@ class Broker(Service):
     def settled(self, message: Message, peer: Peer) -> None:
         self._tell(SETTLED, message, peer=peer)
         self.accepted += self._promise  # "done" is a promise too: it must not come back
+
+    def dropped(self, message: Message, reason: str) -> None:
+        self._over(DROPPED, message, reason)
 
     def returned(self, message: Message, deliveries: int, reason: str) -> bool:
         if message.due is not None and message.due <= self.now():

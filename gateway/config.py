@@ -210,6 +210,8 @@ class _Reader:
             self._wrong(place, "must not be empty")
         elif wanted is str and not value.isprintable():
             self._wrong(place, "must not have characters that cannot be printed")
+        elif setting.choices and value not in setting.choices:
+            self._wrong(place, f"must be one of {', '.join(setting.choices)}")
         elif least is not None and not value >= least:  # so that a NaN is refused
             self._wrong(place, f"must be at least {least}")
         elif most is not None and value > most:

@@ -78,6 +78,7 @@ class Setting(NamedTuple):
     default: bool | int | float | str
     least: float | None = None
     most: float | None = None
+    choices: tuple[str, ...] = ()  # of a text, if not every one will do
 
 
 class Tracker(Protocol):
@@ -97,6 +98,7 @@ class Consumer(Protocol):
     """One competing reader of a queue.  Cancel it when its connection goes."""
 
     credit: int
+    priority: int  # may be set while there is no credit
 
     def grant(self, credit: int) -> None:
         """Let that many more messages come, or fewer."""
@@ -110,8 +112,14 @@ class Consumer(Protocol):
     def reject(self, message: Message, reason: str = "rejected") -> bool:
         """Give the message back, to the head of the queue."""
 
+    def drop(self, message: Message, reason: str) -> bool:
+        """Give the message up: nobody is offered it again."""
+
     def lease(self, message: Message, seconds: float, expired: Callable[[], None]) -> None:
         """Give the message back by itself, and say so, unless it is settled within that time."""
+
+    def retire(self) -> None:
+        """Leave; what is not settled may still be."""
 
     def cancel(self) -> None:
         """Leave; what is not settled goes back to the head of the queue."""
@@ -153,6 +161,9 @@ class Broker(Protocol):
 
     def info(self, address: str) -> Info:
         """What is known of it, or NoSuchAddress."""
+
+    def find(self, number: int) -> str:
+        """The address that was given this number, or NoSuchAddress."""
 
     def push(self, message: Message, tracker: Tracker | None = None) -> int:
         """To a queue or mailbox, for exactly one consumer.  Its position in the line, from 1.

@@ -20,6 +20,8 @@ class Ledger(Protocol):
 
     def settled(self, message: Message, peer: Peer) -> None: ...
 
+    def dropped(self, message: Message, reason: str) -> None: ...
+
     def returned(self, message: Message, deliveries: int, reason: str) -> bool:
         """False if its time is over, and it must not come back."""
 
@@ -126,6 +128,12 @@ class Queue:
         self.depth += 1
         if message.due is not None or message.sequence in self._trackers:
             self._followed.add(message.sequence)
+
+    def drop(self, message: Message, reason: str) -> None:
+        """A message that was handed out is given up."""
+        self.outstanding -= 1
+        self._ledger.dropped(message, reason)
+        self.lose(message, reason)
 
     def remove(self, message: Message, reason: str) -> bool:
         """Take a followed message out of the line.  False if it does not wait there (any more)."""
@@ -307,6 +315,12 @@ class QueueConsumer:
         self._queue.serve()
         return True
 
+    def drop(self, message: Message, reason: str) -> bool:
+        if self._release(message) is None:
+            return False
+        self._queue.drop(message, reason)
+        return True
+
     def lease(self, message: Message, seconds: float, expired: Callable[[], None]) -> None:
         def over() -> None:
             held = self._release(message)
@@ -316,6 +330,10 @@ class QueueConsumer:
                 self._queue.serve()
 
         self._leases[message.sequence] = self._queue.later(seconds, over)
+
+    def retire(self) -> None:
+        self.credit = 0
+        self._queue.leave(self)
 
     def cancel(self) -> None:
         self.credit = 0

@@ -44,6 +44,13 @@ class TestAddresses:
         numbers = [world.broker.info(name).number for name in ("queue:a", "topic:b", "user:c")]
         assert numbers == [1, 2, 3]
 
+    def test_each_is_found_by_its_number(self, world: World) -> None:
+        world.broker.declare("queue:a")
+        world.broker.declare("topic:b")
+        assert world.broker.find(2) == "topic:b"
+        with pytest.raises(NoSuchAddress):
+            world.broker.find(3)
+
     @pytest.mark.parametrize("address", ["", "queue", "queue:", "tube:x", ":x"])
     def test_what_is_no_address_is_our_own_mistake(self, world: World, address: str) -> None:
         with pytest.raises(ValueError, match="no address"):

@@ -182,6 +182,26 @@ class TestSettling:
         taker.consumer.grant(2)
         assert taker.got == [(b"a", 1), (b"a", 2), (b"b", 1)]
 
+    def test_dropped_is_offered_to_nobody_again_and_told(self, jobs: Jobs) -> None:
+        tracker = Tracked()
+        jobs.broker.push(Message(JOBS, b"a"), tracker)
+        taker = jobs.consume(credit=1)
+        assert taker.consumer.drop(taker.messages[0], "no use")
+        assert not taker.consumer.drop(taker.messages[0], "no use")
+        taker.consumer.cancel()
+        assert jobs.broker.info(JOBS)[3:5] == (0, 0)
+        assert tracker.told == ["taken", "undelivered: no use"]
+        assert jobs.world.kinds()[-1] == "dropped"
+
+    def test_a_retired_consumer_takes_no_more_and_may_still_settle(self, jobs: Jobs) -> None:
+        jobs.push(b"a", b"b")
+        taker = jobs.consume(credit=1)
+        taker.consumer.retire()
+        taker.consumer.grant(1)
+        assert taker.bodies() == [b"a"]
+        assert taker.consumer.settle(taker.messages[0])
+        assert jobs.depth() == 1
+
     def test_what_a_consumer_leaves_goes_back_in_order(self, jobs: Jobs) -> None:
         jobs.push(b"a", b"b", b"c", b"d")
         first, second = jobs.consume(credit=2), jobs.consume(credit=1)

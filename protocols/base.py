@@ -55,6 +55,7 @@ class WireProtocol(Protocol):
     name: str  # the protocol's, in records and logs
     talks_to = "client"  # which side the peer is: "client" or "server"
     _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]]
+    unpromised: ClassVar[frozenset[type]] = frozenset()  # events to which nothing is answered
 
     log = Logger()
     transport: Any  # more than an ITransport: it can be paused, half-closed and aborted
@@ -92,6 +93,9 @@ class WireProtocol(Protocol):
         after FramingLost the connection is closed in any case."""
         self.close()
 
+    def has_room(self) -> None:
+        """The peer has read, or the barrier has fired: there may be room to say more."""
+
     def overflow(self) -> None:
         """The peer does not read what it is sent."""
         self.abort("does not read")
@@ -101,6 +105,14 @@ class WireProtocol(Protocol):
     def send(self, event: Any) -> None:
         """Say something to the peer, after all that has been said before."""
         data, outbox = self.talk.send(event), self.outbox
+        outbox.pieces.append(data)
+        outbox.size += len(data)
+        if not self._reading:
+            self._flush()
+
+    def send_bytes(self, data: bytes) -> None:
+        """Say what has been encoded before, for many peers at once; the table does not see it."""
+        outbox = self.outbox
         outbox.pieces.append(data)
         outbox.size += len(data)
         if not self._reading:
@@ -227,7 +239,7 @@ class WireProtocol(Protocol):
                 except BrokerError as error:
                     self._refused(event, error)
                     result = None
-                if broker.accepted != accepted:
+                if broker.accepted != accepted and type(event) not in self.unpromised:
                     outbox.promise(event, start)
                 if result is not None:
                     self._wait(event, result)
@@ -292,6 +304,8 @@ class WireProtocol(Protocol):
             self._write_timer.clear()
         self._ahead = 0
         self._read()
+        if not self._closing:
+            self.has_room()
 
     def _on_blocked(self) -> None:
         self._write_timer.set(self.write_timeout)

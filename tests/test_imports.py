@@ -12,7 +12,10 @@ import pytest
 from tests.support import ROOT
 
 REACTOR = "twisted.internet.reactor"
-SHARED = [f"protocols.{name}" for name in ("base", "framing", "conversation", "outbox", "timer")]
+SHARED = [
+    f"protocols.{name}"
+    for name in ("base", "framing", "conversation", "names", "outbox", "timer")
+]
 VOCABULARY = ["gateway.interfaces", "gateway.record"]
 OURS = ("gateway", "protocols", "spark")
 

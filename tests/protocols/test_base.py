@@ -243,6 +243,14 @@ class TestBarrier:
         assert peer.hears() == b"heard 1\n" + refused + b"heard 2\n" + refused + b"heard 3\n"
         assert slow_world.depth() == 0
 
+    def test_an_event_that_is_answered_nothing_holds_nothing_back(
+        self, slow_world: Toy, writer: HeldWriter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ToyServer, "unpromised", frozenset([toy.Say]))
+        peer = slow_world.connect()
+        peer.says(b"say push a\nsay echo 1\n")
+        assert peer.hears() == b"heard pushed 1\nheard 1\n"
+
     def test_a_peer_that_leaves_before_the_commit_leaves_its_message(
         self, slow_world: Toy, writer: HeldWriter, failures: list[Any]
     ) -> None:
@@ -461,6 +469,18 @@ class TestOutput:
         assert peer.hears() == b"heard 1\nheard 2\n"
         toy_world.world.clock.advance(3600)
         assert not peer.transport.aborted
+
+    def test_encoded_bytes_keep_their_place_among_what_is_said(self, toy_world: Toy) -> None:
+        peer = toy_world.connect()
+        peer.transport.producer.pauseProducing()
+        rooms: list[bool] = []
+        peer.protocol.has_room = lambda: rooms.append(True)
+        peer.protocol.send(toy.Heard(b"1"))
+        peer.protocol.send_bytes(b"heard 2\n")
+        peer.protocol.send(toy.Heard(b"3"))
+        peer.transport.producer.resumeProducing()
+        assert peer.hears() == b"heard 1\nheard 2\nheard 3\n"
+        assert rooms == [True]
 
     def test_requests_are_held_and_only_a_flood_stops_the_reading(self, toy_world: Toy) -> None:
         peer = toy_world.connect()

@@ -289,7 +289,18 @@ class _Reader:
         ]
         if value == []:
             self._wrong("listeners", "must have at least one listener")
-        return [listener for listener in found if listener is not None]
+        listeners = [listener for listener in found if listener is not None]
+        self._check_unique(listeners)
+        return listeners
+
+    def _check_unique(self, listeners: list[Listener]) -> None:
+        first: dict[tuple[str, str, Any], str] = {}
+        for listener in listeners:
+            for name, value in listener.settings.items():
+                if self._protocols[listener.protocol].settings[name].unique:
+                    other = first.setdefault((listener.protocol, name, value), listener.path)
+                    if other != listener.path:
+                        self._wrong(f"{listener.path}.{name}", f"{other} has {value!r} too")
 
     def _listener(self, item: Any, path: str) -> Listener | None:
         if not isinstance(item, dict):

@@ -79,6 +79,7 @@ class Setting(NamedTuple):
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()  # of a text, if not every one will do
+    unique: bool = False  # no two listeners of a protocol may have the same
 
 
 class Tracker(Protocol):

@@ -18,9 +18,10 @@ from gateway.journal import Journal, at_once
 from gateway.service import Gateway, Port, Threads
 from gateway.sink import LineSink
 from gateway.store import MemoryStore, SqliteStore, Store
+from protocols.awcs.server import AwcsFactory
 from protocols.qlite.server import QliteFactory
 
-PROTOCOLS = {"qlite": QliteFactory}
+PROTOCOLS = {"qlite": QliteFactory, "awcs": AwcsFactory}
 
 PASSWORD_THREADS = 2  # each check takes a tenth of a second of a core
 

@@ -69,6 +69,13 @@ def with_user(**changes: Any) -> dict[str, Any]:
 
 
 class TestWhatItSays:
+    def test_two_listeners_may_not_share_what_is_for_one(self, files: Files) -> None:
+        rooms = [{"protocol": "awcs", "endpoint": f"tcp:{port}"} for port in (5000, 5001)]
+        problems = files.problems({**GOOD, "listeners": rooms})
+        assert problems == ["listeners[1].hub: listeners[0] has 'awcs' too"]
+        rooms[1]["hub"] = "other"
+        assert len(files.load({**GOOD, "listeners": rooms}).listeners) == 2
+
     def test_what_is_not_said_has_its_default(self, files: Files) -> None:
         """A file that names only a listener and a user is complete."""
         config = files.load(GOOD)

@@ -20,9 +20,10 @@ from gateway.sink import LineSink
 from gateway.store import MemoryStore, SqliteStore, Store
 from protocols.awcs.server import AwcsFactory
 from protocols.qlite.server import QliteFactory
+from protocols.rq.server import RqFactory
 from protocols.sk2mq.server import Sk2mqFactory
 
-PROTOCOLS = {"qlite": QliteFactory, "sk2mq": Sk2mqFactory, "awcs": AwcsFactory}
+PROTOCOLS = {"qlite": QliteFactory, "sk2mq": Sk2mqFactory, "awcs": AwcsFactory, "rq": RqFactory}
 
 PASSWORD_THREADS = 2  # each check takes a tenth of a second of a core
 

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any, NamedTuple, NoReturn
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import ReactorNotRunning
 from twisted.internet.interfaces import IListeningPort
@@ -24,6 +24,8 @@ from gateway.policies import ConnectionLimit
 from gateway.store import JournalRefused
 
 log = Logger()
+
+FINISH = 5.0  # seconds that what is under way has when the gateway ends
 
 
 class CannotStart(Exception):
@@ -147,6 +149,7 @@ class Gateway(MultiService):
         async def stop() -> None:
             for listening in self._listening:
                 await maybeDeferred(listening.stopListening)
+            await self._finish()
             await MultiService.stopService(self)
             for threads in self._threads:
                 threads.stop()
@@ -154,6 +157,12 @@ class Gateway(MultiService):
             self._reactor._exitSignal = None
 
         return Deferred.fromCoroutine(stop())
+
+    async def _finish(self) -> None:
+        """Let the listeners end what they have begun; those that take too long are cut off."""
+        finishing = [port.factory.finish() for port, _ in self._ports]
+        under_way = [finished for finished in finishing if finished is not None]
+        await DeferredList(under_way, consumeErrors=True).addTimeout(FINISH, self._reactor)
 
     def fail(self, reason: str) -> None:
         """We cannot go on: end, and let the exit status tell."""

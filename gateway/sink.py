@@ -91,6 +91,9 @@ class LineSink(ServerFactory):
     def farewell(self) -> bytes:
         return b""
 
+    def finish(self) -> None:
+        """There is always more to show: nothing to wait for."""
+
     def _show(self, records: list[Record]) -> None:
         data = lines(records)
         for reader in [*self._readers]:

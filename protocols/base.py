@@ -384,6 +384,10 @@ class WireFactory(ServerFactory):
     def started(self) -> None:
         """The Broker runs, nobody has connected yet: declare what there must be."""
 
+    def finish(self) -> Deferred[None] | None:
+        """The gateway ends, and lets nobody new in: fires when what is under way is done."""
+        return None
+
     def farewell(self) -> bytes:
         """What to say to a connection over the limit."""
         return b""

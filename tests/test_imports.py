@@ -13,8 +13,7 @@ from tests.support import ROOT
 
 REACTOR = "twisted.internet.reactor"
 SHARED = [
-    f"protocols.{name}"
-    for name in ("base", "framing", "conversation", "names", "outbox", "timer")
+    f"protocols.{name}" for name in ("base", "framing", "conversation", "names", "outbox", "timer")
 ]
 VOCABULARY = ["gateway.interfaces", "gateway.record"]
 OURS = ("gateway", "protocols", "spark")

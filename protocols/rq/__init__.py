@@ -49,8 +49,8 @@ Our choices, where the documents are silent or disagree, or where rqd and librq 
 - Silence of pingSeconds brings a PING, the same again makes a node idle: it is handed nothing,
   broadcasts included, until it says anything.  We never hang up for it.
 - CLOSING of a node: it leaves its queues, finishes what is in flight and is closed; a request after
-  it is UNDELIVERED.  When the gateway ends it says CLEAR CLOSING, and what nobody has yet is
-  UNDELIVERED.
+  it is UNDELIVERED.  When the gateway ends it says CLEAR CLOSING, what nobody has yet is
+  UNDELIVERED, and what is in flight has five seconds.
 - librq: true on a listener: no BROADCAST, no SERVER_FULL, no empty payload; an empty reply is
   UNDELIVERED instead.
 - What qlite pushed is a NOREPLY request.  A request that qlite popped is DELIVERED, and that is all

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from gateway.interfaces import BrokerError, Message, Setting
 from protocols.base import WireFactory, WireProtocol
 from protocols.framing import WireError
@@ -59,6 +61,7 @@ class RqServer(WireProtocol):
         self.deliveries.clear()
         for member in [*self.members.values(), *self._retired]:
             member.cancel()
+        self.factory.looks_finished()
 
     # Requests.
 
@@ -284,6 +287,7 @@ class RqServer(WireProtocol):
     def _leave_if_done(self) -> None:
         if self.talk.state is DRAINING and not (self.deliveries or self.asked or self._closing):
             self.close()
+        self.factory.looks_finished()
 
     # Refusals.
 
@@ -329,6 +333,7 @@ class RqFactory(WireFactory):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        self._finished: Deferred[None] | None = None
         self.nodes: dict[RqServer, None] = {}
         self.places = Places(self.broker, self.maxMessages)
         self.gathered: dict[RqServer, None] | None = None  # who has something to be written
@@ -341,6 +346,20 @@ class RqFactory(WireFactory):
     def farewell(self) -> bytes:
         return b"" if self.librq else wire.encode(wire.ServerFull())
 
-    def stopFactory(self) -> None:
+    def finish(self) -> Deferred[None] | None:
+        """Say CLOSING to all; fires when no node has anything in flight."""
         for node in [*self.nodes]:
             node.shut_down()
+        if not self._is_busy():
+            return None
+        self._finished = Deferred()
+        return self._finished
+
+    def looks_finished(self) -> None:
+        """A node has less to do than before."""
+        if self._finished is not None and not self._is_busy():
+            finished, self._finished = self._finished, None
+            finished.callback(None)
+
+    def _is_busy(self) -> bool:
+        return any(node.deliveries or node.asked for node in self.nodes)

@@ -261,3 +261,24 @@ def test_the_gateways_end_is_told(gateway: Gateway) -> None:
         assert read_exactly(node, len(said)) == said
         assert gateway.process.stop() == 0
         assert read_exactly(node, 99) == b"\x01\x16" + wire.encode(Undelivered(7))
+
+
+def test_the_gateway_ends_when_what_is_in_flight_is_answered(gateway: Gateway) -> None:
+    place = ("127.0.0.1", gateway.port)
+    with (
+        socket.create_connection(place, 20) as consumer,
+        socket.create_connection(place, 20) as requester,
+    ):
+        consumer.sendall(wire.encode(Consume(b"q")))
+        consuming = wire.encode(Consuming(1, b"q"))
+        assert read_exactly(consumer, len(consuming)) == consuming
+        requester.sendall(wire.encode(Request(7, b"q", b"a")))
+        task = wire.encode(Task(1, 1, b"a"))
+        assert read_exactly(consumer, len(task)) == task
+        gateway.process.process.terminate()
+        assert read_exactly(consumer, 2) == b"\x01\x16"
+        assert gateway.process.process.poll() is None
+        consumer.sendall(wire.encode(Delivered(1)) + wire.encode(Reply(1, b"A")))
+        answers = b"\x01\x16" + wire.encode(Delivered(7)) + wire.encode(Reply(7, b"A"))
+        assert read_exactly(requester, 99) == answers
+    assert gateway.process.process.wait(20) == 0

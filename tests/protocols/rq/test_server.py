@@ -735,16 +735,35 @@ class TestClosing:
         consumer, requester, idle = listener.consumer(), listener.connect(), listener.connect()
         requester.tells(Request(1, b"q", b"a"), Request(2, b"nobody", b"b"))
         consumer.hears()
-        listener.factory.stopFactory()
-        listener.factory.stopFactory()
+        done: list[None] = []
+        finishing = listener.factory.finish()
+        assert finishing is not None
+        finishing.addCallback(done.append)
         assert idle.hears() == b"\x01\x16"
         assert idle.transport.is_closed
         requester.is_told(wire.Shutdown(), Undelivered(2))
         consumer.is_told(wire.Shutdown())
+        assert done == []
         consumer.tells(Delivered(1), Reply(1, b"A"))
         requester.is_told(Delivered(1), Reply(1, b"A"))
         assert consumer.transport.is_closed
         assert requester.transport.is_closed
+        assert done == [None]
+
+    def test_a_node_that_leaves_at_the_end_is_not_waited_for(self, listener: Listener) -> None:
+        consumer, requester = listener.consumer(), listener.connect()
+        requester.tells(Request(1, b"q", b"a"))
+        done: list[None] = []
+        finishing = listener.factory.finish()
+        assert finishing is not None
+        finishing.addCallback(done.append)
+        requester.hangs_up()
+        consumer.hangs_up()
+        assert done == [None]
+
+    def test_without_work_in_flight_the_end_waits_for_nobody(self, listener: Listener) -> None:
+        listener.consumer()
+        assert listener.factory.finish() is None
 
 
 class TestFull:

@@ -190,6 +190,8 @@ def test_a_second_master_and_a_client_without_one_are_closed(gateway: Gateway, r
     assert [client.hear() for client in room.clients] == [b""] * 3
     heir = Peer(gateway.ports[0], b"6 \0")
     assert int(heir.hear().split()[2]) > room.number
+    heir.socket.shutdown(socket.SHUT_WR)
+    heir.read_on()  # until the seat is free for the next test
     for peer in (second, alone, heir):
         peer.close()
 

@@ -276,7 +276,7 @@ class _Reader:
         elif size > LONGEST_PASSWORD:
             self._wrong(path, f"must be at most {LONGEST_PASSWORD} bytes long")
         elif size > WEAK_PASSWORD:
-            self._warnings.append(f"{path}: over {WEAK_PASSWORD} bytes weaken a qlite login")
+            self._warnings.append(f"{path}: over {WEAK_PASSWORD} bytes weaken a login by challenge")
         return Secret(secret)
 
     def _listeners(self, value: Any) -> list[Listener]:

@@ -173,7 +173,7 @@ class SqliteStore:
                 f"{path} was written by a newer mqgateway: format {version}, not {VERSION}"
             )
         path.chmod(0o600)  # bodies are nobody else's business
-        execute("PRAGMA page_size=8192")  # of a new journal; a seventh less work than with 4096
+        execute("PRAGMA page_size=8192")  # of a new journal: rows are long, most have many pages
         mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise JournalRefused(f"{path} cannot be used: its disk does not allow WAL mode")

@@ -55,7 +55,7 @@ def makeService(options: Options) -> MultiService:
     from twisted.internet import reactor
 
     # Messages and events cannot be part of a cycle, and are not tracked; what is tracked seldom is.
-    # Collecting as often as Python does by default costs a tenth of the throughput.
+    # Without any collecting, pushes on 8 connections were a tenth faster; this comes near that.
     gc.set_threshold(20_000, 20, 20)
     return gateway(options.loaded, reactor)
 

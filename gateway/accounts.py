@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
 
-from gateway.interfaces import Run, User
+from gateway.interfaces import Broker, Rights, Run, User
+from gateway.rights import RestrictedBroker
+
+EVERYTHING = Rights()
 
 
 class Secret:
@@ -25,10 +28,14 @@ class Secret:
 class PasswordAccounts:
     """interfaces.Accounts, from the configuration."""
 
-    def __init__(self, users: Iterable[tuple[User, Secret]], run: Run) -> None:
-        """`run` does a job in a thread of a small pool: to check a password may take long."""
+    def __init__(
+        self, users: Iterable[tuple[User, Secret]], run: Run, guest: Rights = EVERYTHING
+    ) -> None:
+        """`run` does a job in a thread of a small pool: to check a password may take long.  `guest`
+        are the rights of who does not log in."""
         self._users = {user.name: (user, password) for user, password in users}
         self._run = run
+        self._guest = guest
 
     def find(self, name: str) -> User | None:
         found = self._users.get(name)
@@ -37,3 +44,7 @@ class PasswordAccounts:
     def check(self, user: User, proof: Callable[[bytes], bool]) -> Deferred[bool]:
         password = self._users[user.name][1]
         return self._run(lambda: proof(password.reveal()))
+
+    def broker_for(self, user: User | None, broker: Broker) -> Broker:
+        rights = self._guest if user is None else user.rights
+        return broker if rights == EVERYTHING else RestrictedBroker(broker, rights)

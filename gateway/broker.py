@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from gateway.due import DueTimes
 from gateway.interfaces import (
+    BrokerError,
     Deliver,
     Expired,
     Info,
     Message,
     NoSuchAddress,
     Overloaded,
+    Overview,
     Peer,
     QueueFull,
     Tracker,
@@ -27,6 +30,7 @@ from gateway.journal import Journal
 from gateway.queue import Queue, QueueConsumer
 from gateway.record import (
     DECLARED,
+    DELETED,
     DELIVERED,
     DROPPED,
     EXPIRED,
@@ -37,6 +41,7 @@ from gateway.record import (
     TAKEN,
     Record,
 )
+from gateway.routes import Route, Routes, copy_for, path_of
 from gateway.topic import Topic, TopicSubscription
 
 log = Logger()
@@ -53,17 +58,21 @@ class Broker(Service):
         self._clock = clock
         self.now = clock.seconds
         self._journal = journal
+        self._routes = Routes()
+        self.places = self._routes.places
         self.durable = journal.durable
         self.watch = journal.watch
         self.accepted = 0
+        self.deleted = 0
+        self.shared: dict[str, Any] = {}
         self._promise = 1 if journal.store.durable else 0  # in memory, nothing is promised
         self.counts: Counter[tuple[str, ...]] = Counter()
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
         self._options: dict[str, dict[str, Any]] = {}
         self._numbers: dict[int, str] = {}  # addresses, by what `info` says is their number
-        self._due: list[tuple[float, int, Message]] = []  # a heap
-        self._alarm: IDelayedCall | None = None  # set for the first of them
+        self._free: list[int] = []  # numbers of what was deleted: a heap
+        self._due_times = DueTimes(clock, self._expire)
         journal.on_failure = self._not_written
 
     def startService(self) -> None:
@@ -71,7 +80,11 @@ class Broker(Service):
         restored = self._journal.open()
         for address, options in restored.addresses.items():
             self._make(address, options)
+        self._free = sorted(set(range(1, max(self._numbers, default=0))) - self._numbers.keys())
         for message, deliveries in restored.messages:
+            if message.address not in self._options:  # deleted while somebody still had it
+                self._over(DROPPED, message, "deleted")
+                continue
             if message.due is not None and message.due <= self.now():
                 self._over(EXPIRED, message, "expired")
                 continue
@@ -79,7 +92,9 @@ class Broker(Service):
                 self._topics[message.address].keep(message)
             else:
                 self._queues[message.address].restore(message, deliveries)
-            self._watch_due(message)
+            if message.due is not None:
+                self._due_times.add(message)
+        self._declare_targets()
         if restored.messages:
             log.info("{count} messages are back from the journal", count=len(restored.messages))
         Service.startService(self)
@@ -87,9 +102,7 @@ class Broker(Service):
     def stopService(self) -> Deferred[None]:
         """Write what is left; nothing is accepted from here on."""
         Service.stopService(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._due_times.stop()
         return self._journal.close()
 
     # Addresses.
@@ -98,15 +111,36 @@ class Broker(Service):
         known = self._options.get(address)
         wanted = {name: value for name, value in options.items() if value is not None}
         new = known is None
-        wanted["number"] = len(self._options) + 1 if known is None else known["number"]
+        wanted["number"] = self._next_number() if known is None else known["number"]
         if wanted != known:
-            self._refuse_if_failing()
+            self.refuse_if_failing()
+            if self._free and self._free[0] == wanted["number"]:
+                heappop(self._free)
             self._make(address, wanted)
             self._journal.append(
                 Record(kind=DECLARED, address=address, time=self.now(), headers=wanted)
             )
             self.accepted += self._promise
         return new
+
+    def delete(self, address: str, reason: str = "deleted") -> None:
+        number = self.info(address).number  # NoSuchAddress
+        self.refuse_if_failing()
+        topic = self._topics.pop(address, None)
+        if topic is None:
+            self._queues.pop(address).close(reason)
+        else:
+            for message in topic.close():
+                self._over(DROPPED, message, reason)
+        del self._options[address], self._numbers[number]
+        heappush(self._free, number)
+        self._journal.append(Record(kind=DELETED, address=address, time=self.now(), reason=reason))
+        self.deleted += 1
+        self.accepted += self._promise
+
+    def _next_number(self) -> int:
+        """The lowest that is free, because some protocol may have few."""
+        return self._free[0] if self._free else len(self._options) + 1
 
     def _make(self, address: str, options: dict[str, Any]) -> None:
         self._options[address] = options
@@ -116,7 +150,10 @@ class Broker(Service):
             queue = self._queues.setdefault(address, Queue(address, self))
             queue.limit = options.get("limit")
         elif kind in TOPIC_KINDS and name:
-            self._topics.setdefault(address, Topic(address))
+            topic = self._topics.setdefault(address, Topic(address))
+            topic.keeps, topic.limit = bool(options.get("keep")), options.get("limit")
+            for message in topic.forget_oldest():
+                self._over(DROPPED, message, "over the limit")
         else:
             raise ValueError(f"no address: {address!r}")
 
@@ -132,11 +169,25 @@ class Broker(Service):
             depth, outstanding, readers = queue.depth, queue.outstanding, queue.consumers
         return Info(address, options["number"], options, depth, outstanding, readers)
 
+    def exists(self, address: str) -> bool:
+        return address in self._options
+
     def find(self, number: int) -> str:
         try:
             return self._numbers[number]
         except KeyError:
             raise NoSuchAddress(f"nothing has the number {number}") from None
+
+    def overview(self, most: int) -> Overview:
+        """All addresses together, and so many of those where messages wait."""
+        depths = [(queue.depth, address) for address, queue in self._queues.items() if queue.depth]
+        depths += [(len(topic), address) for address, topic in self._topics.items() if len(topic)]
+        return Overview(
+            len(self._options),
+            sum([depth for depth, _ in depths]),
+            sum([queue.outstanding for queue in self._queues.values()]),
+            [self.info(address) for _, address in nlargest(most, depths)],
+        )
 
     def _queue(self, address: str) -> Queue:
         try:
@@ -156,12 +207,17 @@ class Broker(Service):
         queue = self._queues.get(message.address)
         if queue is None:
             raise NoSuchAddress(f"there is no {message.address}")
+        routes = self._routes.of(message) if self._routes.any else None
+        if routes and any(route.moves for route in routes):
+            return self._move(message, tracker, routes)
         limit = queue.limit
         if limit is not None and queue.depth + queue.outstanding >= limit:
             raise QueueFull(f"{message.address} holds its {limit} messages")
         message.stored = True
         self._accept(message)
-        return queue.put(message, tracker)
+        position = queue.put(message, tracker)
+        self._pass_on(message, routes)
+        return position
 
     def take(self, address: str, peer: Peer = NOBODY) -> Message:
         return self._queue(address).take(peer)[0]
@@ -193,13 +249,17 @@ class Broker(Service):
 
     def publish(self, message: Message) -> int:
         topic = self._topic(message.address)
-        message.stored = message.due is not None
+        message.stored = topic.keeps or message.due is not None
         self._accept(message)
         if message.stored:
             topic.keep(message)
+            for oldest in topic.forget_oldest():
+                self._over(DROPPED, oldest, "over the limit")
         copies = topic.publish(message)
         if copies:
             self._tell(DELIVERED, message, deliveries=copies)
+        if self._routes.any:
+            self._pass_on(message, self._routes.of(message))
         return copies
 
     def subscribe(self, address: str, deliver: Callable[[Message], None]) -> TopicSubscription:
@@ -209,6 +269,65 @@ class Broker(Service):
         now = self.now()  # the alarm may be late
         kept = self._topic(address).retained()
         return [message for message in kept if message.due is None or message.due > now]
+
+    # Routes.
+
+    def set_routes(self, routes: list[Route]) -> None:
+        """From now on, these and no others."""
+        self._routes = Routes(routes)
+        self.places = self._routes.places
+        if self.running:
+            self._declare_targets()
+
+    def _declare_targets(self) -> None:
+        for target in self._routes.targets():
+            if target not in self._options:
+                self.declare(target)
+
+    def _move(self, message: Message, tracker: Tracker | None, routes: list[Route]) -> int:
+        """Accept a message that only passes through; there must be room where it goes."""
+        for place, must_fit in self.places(message.address, tuple(path_of(message))):
+            queue = self._queues.get(place)
+            if must_fit and queue is not None and queue.is_full:
+                raise QueueFull(f"{place} holds its {queue.limit} messages")
+        self._accept(message)
+        self._tell(TAKEN, message, 1, reason="routed")
+        if tracker is not None:
+            tracker.taken(message)
+            tracker.settled(message)
+        self._pass_on(message, routes)
+        return 1
+
+    def _pass_on(self, message: Message, routes: list[Route] | None) -> None:
+        """Copy an accepted message to where it goes on.  The copies are in the same commit."""
+        if routes is None:
+            return
+        if not routes:
+            self.count("routed", message.address, "been there")
+        for route in routes:
+            copy = copy_for(route, message)
+            try:
+                if route.target in self._topics:
+                    self.publish(copy)
+                else:
+                    self.push(copy)
+            except BrokerError as error:
+                self._not_passed_on(route, copy, error)
+            else:
+                self.count("routed", route.source, route.target)
+                if self._routes.is_news(route, refused=False):
+                    log.info("the route {route} works again", route=route)
+
+    def _not_passed_on(self, route: Route, copy: Message, error: BrokerError) -> None:
+        self.note(
+            REFUSED,
+            Peer(copy.protocol, copy.sender),
+            address=route.target,
+            reason=f"route: {type(error).__name__}",
+            detail=route.source,
+        )
+        if self._routes.is_news(route, refused=True):
+            log.warn("the route {route} does not work: {error}", route=route, error=error)
 
     # Events and counts.
 
@@ -240,7 +359,7 @@ class Broker(Service):
 
     # Accepting, and the fate of what was accepted.
 
-    def _refuse_if_failing(self) -> None:
+    def refuse_if_failing(self) -> None:
         if self._journal.failing:
             raise Overloaded(self._journal.failing)
 
@@ -255,7 +374,7 @@ class Broker(Service):
         journal.append(message)
         self.accepted += self._promise
         if due is not None:
-            self._watch_due(message)
+            self._due_times.add(message)
 
     def _tell(
         self,
@@ -314,33 +433,15 @@ class Broker(Service):
 
         return cancel
 
-    def _watch_due(self, message: Message) -> None:
-        if message.due is None:
-            return
-        heappush(self._due, (message.due, message.sequence, message))
-        if self._due[0][2] is message:
-            self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        if self._alarm is not None and self._alarm.active():
-            self._alarm.cancel()
-        self._alarm = None
-        if self._due:
-            wait = max(0.0, self._due[0][0] - self.now())
-            self._alarm = self._clock.callLater(wait, self._expire)
-
-    def _expire(self) -> None:
-        now = self.now()
-        while self._due and self._due[0][0] <= now:
-            message = heappop(self._due)[2]
-            topic = self._topics.get(message.address)
-            if topic is not None:
-                waited = topic.forget(message)
-            else:
-                waited = self._queues[message.address].remove(message, "expired")
-            if waited:
-                self._over(EXPIRED, message, "expired")
-        self._set_alarm()
+    def _expire(self, message: Message) -> None:
+        topic = self._topics.get(message.address)
+        if topic is not None:
+            waited = topic.forget(message)
+        else:
+            queue = self._queues.get(message.address)
+            waited = queue is not None and queue.remove(message, "expired")
+        if waited:
+            self._over(EXPIRED, message, "expired")
 
     def _not_written(self, records: list[Record], reason: str) -> None:
         """Take back what was accepted and not written; the answer will be a refusal."""

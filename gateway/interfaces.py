@@ -23,7 +23,12 @@ Message = Record
 # Does a job in a thread and tells its result.
 Run = Callable[[Callable[[], Any]], "Deferred[Any]"]
 
+# Headers that mean the same to all protocols; any other belongs to the protocol that wrote it.
+TOPIC = "topic"  # the word by which a reader may choose messages
+ROUTE = "route"  # the addresses that a message has passed on its way here
+
 Deliver = Callable[[Message, int], None]  # the message, and how often it has been handed out now
+Accept = Callable[[Message], bool]  # whether this one will do
 
 
 class Peer(NamedTuple):
@@ -72,6 +77,15 @@ class Info(NamedTuple):
     consumers: int  # or subscribers
 
 
+class Overview(NamedTuple):
+    """What is known of all addresses together."""
+
+    addresses: int
+    waiting: int  # messages, in all of them
+    outstanding: int
+    deepest: list[Info]  # where most messages wait, the deepest first
+
+
 class Setting(NamedTuple):
     """One thing that the configuration may tell a listener.  Its default has its type."""
 
@@ -104,8 +118,11 @@ class Consumer(Protocol):
     def grant(self, credit: int) -> None:
         """Let that many more messages come, or fewer."""
 
-    def pull(self) -> tuple[Message, int] | None:
-        """The next message and its delivery count, now or never, whatever the credit."""
+    def pull(self, accept: Accept | None = None) -> tuple[Message, int] | None:
+        """The next message and its delivery count, now or never, whatever the credit.
+
+        With `accept`, the first that it likes; only the oldest are shown to it.
+        """
 
     def settle(self, message: Message) -> bool:
         """The message is done.  False if this consumer does not hold it (any more)."""
@@ -132,12 +149,21 @@ class Subscription(Protocol):
     def cancel(self) -> None: ...
 
 
+class Rights(NamedTuple):
+    """Which addresses somebody may use, as patterns such as `queue:jobs*`; None: every one."""
+
+    publish: tuple[str, ...] | None = None
+    consume: tuple[str, ...] | None = None
+    create: tuple[str, ...] | None = None  # or change, or delete
+
+
 class User(NamedTuple):
     """One account, for all protocols.  What proves it stays with the Accounts."""
 
     name: str
     publisher: bool
     subscriber: bool
+    rights: Rights = Rights()
 
 
 class Accounts(Protocol):
@@ -148,17 +174,30 @@ class Accounts(Protocol):
     def check(self, user: User, proof: Callable[[bytes], bool]) -> Deferred[bool]:
         """Whether `proof` is true of the user's password, found out in a thread."""
 
+    def broker_for(self, user: User | None, broker: Broker) -> Broker:
+        """The Broker as this user may use it, or as who has not logged in may: what goes beyond
+        the rights is Denied."""
+
 
 class Broker(Protocol):
     """What a protocol may ask.  All calls return at once; what waits calls back."""
 
     accepted: int  # counts what an answer may promise; see `durable`
+    deleted: int  # counts deletions: what was remembered of addresses before may be wrong
+    shared: dict[str, Any]  # what the listeners of one protocol have in common, by its name
 
     def now(self) -> float:
         """The time, as records have it."""
 
     def declare(self, address: str, **options: Any) -> bool:
-        """Make sure it exists, with these options (None: the default).  True if it is new."""
+        """Make sure it exists, with these options (None: the default).  True if it is new.
+
+        `limit`: how many messages a queue holds, and then refuses; how many a topic keeps, and then
+        forgets the oldest.  `keep`: a topic keeps what has no due time, too.
+        """
+
+    def delete(self, address: str, reason: str = "deleted") -> None:
+        """Make it no more: what waits is dropped, its consumers and subscribers hear no more."""
 
     def info(self, address: str) -> Info:
         """What is known of it, or NoSuchAddress."""

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -38,6 +38,8 @@ class Journal:
         self.store = store
         self._run = run
         self._next = 1
+        self.newest = 0  # the last sequence that is safe
+        self.published: dict[str, int] = {}  # by query, its last batch that was taken in
         self._pending: list[Record] = []  # not yet given to the writer
         self._barriers: list[Deferred[None]] = []  # who waits for what is pending
         self._writing: Deferred[Any] | None = None
@@ -55,6 +57,8 @@ class Journal:
     def open(self) -> Restored:
         restored = self.store.open()
         self._next = restored.next_sequence
+        self.newest = self._next - 1
+        self.published = restored.published
         return restored
 
     def append(self, record: Record) -> None:
@@ -93,6 +97,23 @@ class Journal:
         (self._barriers if self._pending else self._told_next).append(barrier)
         return barrier
 
+    def range(self) -> tuple[int, int]:
+        """The first sequence that can be read, and the one behind the last."""
+        if not self._grouped:
+            self._flush()
+        return self.store.oldest(), self.newest + 1
+
+    def move(self, name: str, position: int) -> Deferred[Any]:
+        """Remember how far a reader has read; fires when that is safe, or fails Overloaded."""
+        if self.failing:
+            return fail(Overloaded(self.failing))
+        now = self._clock.seconds()
+
+        def not_moved(failure: Failure) -> Failure:
+            return Failure(Overloaded(_reason(failure))) if _may_pass(failure) else failure
+
+        return self._run(lambda: self.store.move(name, position, now)).addErrback(not_moved)
+
     def _flush(self) -> None:
         """Give what is pending to the writer, unless it is busy."""
         self._stop_timer()
@@ -113,6 +134,7 @@ class Journal:
 
     def _written(self, records: list[Record]) -> None:
         self._writing = None
+        self.newest = records[-1].sequence
         barriers, self._told_next = self._told_next, []
         if self.failing and not self._closing:
             log.info("the journal can be written again")
@@ -130,7 +152,7 @@ class Journal:
         """Nothing of the group is on disk.  Whoever waits hears it, and new messages are refused
         until a later try succeeds; anything worse than a full disk is the end."""
         self._writing = None
-        reason = f"the journal cannot be written: {failure.getErrorMessage()}"
+        reason = _reason(failure)
         if self.failing in ("", CLOSING):
             log.error("{reason}", reason=reason)
         self.failing = reason
@@ -163,6 +185,10 @@ class Journal:
 
         close_when_idle()
         return finished
+
+
+def _reason(failure: Failure) -> str:
+    return f"the journal cannot be written: {failure.getErrorMessage()}"
 
 
 def _may_pass(failure: Failure) -> bool:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from itertools import chain, islice
 from typing import Protocol
 
-from gateway.interfaces import Deliver, Empty, Message, Peer, Tracker
+from gateway.interfaces import Accept, Deliver, Empty, Message, Peer, Tracker
+
+LOOK_AHEAD = 1000  # messages that a choosy consumer looks through: each of its pulls costs that
 
 
 class Ledger(Protocol):
@@ -51,10 +54,15 @@ class Queue:
         self._trackers: dict[int, Tracker] = {}
         self._consumers = Consumers()
         self._serving = False
+        self._is_closed = False
 
     @property
     def consumers(self) -> int:
         return len(self._consumers.all)
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.depth + self.outstanding >= self.limit
 
     def put(self, message: Message, tracker: Tracker | None = None) -> int:
         """Add an accepted message and hand it on if somebody waits.  Its position, from 1."""
@@ -78,13 +86,17 @@ class Queue:
         if message.due is not None:
             self._followed.add(message.sequence)
 
-    def take(self, peer: Peer, final: bool = True) -> tuple[Message, int]:
+    def take(
+        self, peer: Peer, final: bool = True, accept: Accept | None = None
+    ) -> tuple[Message, int]:
         """The next message and its delivery count; for good, or until settled or given back.
 
         Empty.
         """
         while True:
-            if self._back:
+            if accept is not None:
+                message = self._pick(accept)
+            elif self._back:
                 message = heappop(self._back)[1]
             elif self._line:
                 message = self._line.popleft()
@@ -109,6 +121,23 @@ class Queue:
                     tracker.settled(message)
         return message, deliveries
 
+    def _pick(self, accept: Accept) -> Message:
+        """Take the first message that is accepted out of those that wait longest; or Empty."""
+        for message in islice(
+            chain([item[1] for item in sorted(self._back)], self._line), LOOK_AHEAD
+        ):
+            if message.sequence not in self._gone and accept(message):
+                break
+        else:
+            raise Empty(f"{self.address} has nothing that was asked for")
+        came_back = (message.sequence, message)
+        if came_back in self._back:
+            self._back.remove(came_back)
+            heapify(self._back)
+        else:
+            self._line.remove(message)  # found near the head
+        return message
+
     def settle(self, message: Message, peer: Peer) -> None:
         """A message that was handed out is done."""
         self.outstanding -= 1
@@ -119,6 +148,9 @@ class Queue:
 
     def give_back(self, message: Message, deliveries: int, reason: str) -> None:
         """A message that was handed out goes to the head, unless its time is over."""
+        if self._is_closed:
+            self.drop(message, reason)
+            return
         self.outstanding -= 1
         if not self._ledger.returned(message, deliveries, reason):
             self.lose(message, "expired")
@@ -165,6 +197,21 @@ class Queue:
         tracker = self._trackers.pop(message.sequence, None)
         if tracker is not None:
             tracker.undelivered(message, reason)
+
+    def close(self, reason: str) -> None:
+        """Give up what waits and what is held; who has left and is not done may still settle."""
+        self._is_closed = True
+        for consumer in [*self._consumers.all, *self._consumers.line]:
+            consumer.cancel()
+        waiting = [item[1] for item in sorted(self._back)] + list(self._line)
+        for message in waiting:
+            if message.sequence not in self._gone:
+                self.depth -= 1
+                self._ledger.dropped(message, reason)
+                self.lose(message, reason)
+        self._back, self._line = [], deque()
+        self._gone.clear()
+        self._followed.clear()
 
     def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
         return self._ledger.later(seconds, call)
@@ -292,11 +339,16 @@ class QueueConsumer:
         self.credit -= 1
         self._deliver(*self._take())
 
-    def pull(self) -> tuple[Message, int] | None:
-        return self._take() if self._queue.depth else None
+    def pull(self, accept: Accept | None = None) -> tuple[Message, int] | None:
+        if not self._queue.depth:
+            return None
+        try:
+            return self._take(accept)
+        except Empty:
+            return None
 
-    def _take(self) -> tuple[Message, int]:
-        taken = self._queue.take(self._peer, self._final)
+    def _take(self, accept: Accept | None = None) -> tuple[Message, int]:
+        taken = self._queue.take(self._peer, self._final, accept)
         if not self._final:
             self._held[taken[0].sequence] = taken
         return taken

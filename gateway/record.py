@@ -21,9 +21,11 @@ EXPIRED = "expired"  # its time was over before anybody settled it
 DROPPED = "dropped"  # given up, for the reason given
 # About everything else:
 DECLARED = "declared"  # an address came into being or changed; headers are its options
+DELETED = "deleted"  # an address is no more
 CONNECTED = "connected"
 DISCONNECTED = "disconnected"
 LOGGED_IN = "logged-in"
+PUBLISHED = "published"  # a batch of messages came in whole; headers say whose and which
 REFUSED = "refused"  # a login, a connection or a request, for the reason given
 
 # A message is over, and no longer waits, after one of these.
@@ -64,7 +66,7 @@ def pack(records: list[Record]) -> bytes:
     return _encoder.encode(records)
 
 
-def unpack(data: bytes) -> list[Record]:
+def unpack(data: bytes | memoryview) -> list[Record]:
     return _decoder.decode(data)
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gateway.record import ACCEPTED, DECLARED, DELIVERED, FINAL, Record, pack
+from gateway.record import (
+    ACCEPTED,
+    DECLARED,
+    DELETED,
+    DELIVERED,
+    FINAL,
+    PUBLISHED,
+    Record,
+    pack,
+)
+
+OF_TABLES = frozenset([DECLARED, DELETED, PUBLISHED])  # what has a table of its own
 
 ROW_RECORDS = 4096  # a row's marks are rewritten when one of them changes: keep that small
 ROW_BYTES = 1 << 20  # a row is packed and read in one piece: keep that small too
@@ -17,11 +28,11 @@ class Row(NamedTuple):
     columns: tuple[int, int, float, int, bytes, bytearray | None]  # in the order of the store's
     size: int  # of the packed records
     older: dict[int, int]  # marks of messages in earlier rows
-    declared: list[Record]
+    of_tables: list[Record]  # what is kept in tables of its own, too
 
     @property
     def is_plain(self) -> bool:
-        return not self.older and not self.declared
+        return not self.older and not self.of_tables
 
 
 def rows_of(records: list[Record]) -> list[Row]:
@@ -43,7 +54,7 @@ def _row_of(records: list[Record]) -> Row:
     first = records[0].sequence
     marks = bytearray(len(records))
     older: dict[int, int] = {}
-    declared: list[Record] = []
+    of_tables: list[Record] = []
     for record in records:
         kind = record.kind
         if kind == ACCEPTED:
@@ -55,8 +66,8 @@ def _row_of(records: list[Record]) -> Row:
         elif kind == DELIVERED:
             mark = min(record.deliveries + 1, 255)
         else:
-            if kind == DECLARED:
-                declared.append(record)
+            if kind in OF_TABLES:
+                of_tables.append(record)
             continue
         # A mark that is 0 stays 0: the message was never stored, or is over.
         if record.message < first:
@@ -67,4 +78,4 @@ def _row_of(records: list[Record]) -> Row:
     data = pack(records)
     size, waiting = len(data), marks if any(marks) else None
     columns = (first, len(records), records[-1].time, size, data, waiting)
-    return Row(columns, size, older, declared)
+    return Row(columns, size, older, of_tables)

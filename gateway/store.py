@@ -1,4 +1,4 @@
-"""Where committed records lie: in an SQLite file, or in memory.  Plain calls, no reactor.
+"""Where committed records lie: in an SQLite file.  Plain calls, no reactor.
 
 The log is kept as it was committed, many records to a row, because a row of SQLite costs the
 interpreter's lock twice and a packed record next to nothing.  The body is written once, there.
@@ -12,22 +12,21 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.record import Record, pack, unpack
+from gateway.chunks import Chunk, ChunkReader
+from gateway.cursors import MOST_HELD, Cursors
+from gateway.record import DELETED, PUBLISHED, Record, pack, unpack
 from gateway.rows import Row, rows_of
 
 VERSION = 1
 TRIM_ROWS = 8  # trimmed in one commit at most: of 1 MiB each, half of it waiting, that takes 50 ms
 
-RECORD_BYTES = 200  # what a record takes in memory, beside its body
-_BODY = attrgetter("body")
+MOST_QUERIES = 10_000  # whose last batch is remembered; those that are silent longest go first
 
 _SCHEMA = """
 CREATE TABLE log(first INTEGER PRIMARY KEY, count INTEGER, time REAL, bytes INTEGER, data BLOB);
@@ -41,6 +40,11 @@ CREATE TRIGGER add_row INSTEAD OF INSERT ON row BEGIN
     INSERT INTO waiting SELECT NEW.first, NEW.marks WHERE NEW.marks IS NOT NULL;
     UPDATE meta SET value = value + NEW.bytes WHERE name = 'bytes';
 END;
+"""
+# What came later than format 1, and does not keep an older mqgateway from reading the rest.
+_ADDED = """
+CREATE TABLE IF NOT EXISTS cursors(name TEXT PRIMARY KEY, position INTEGER, time REAL);
+CREATE TABLE IF NOT EXISTS published(query TEXT PRIMARY KEY, batch INTEGER, time REAL);
 """
 _READ = """
 SELECT data FROM log WHERE first >= (SELECT max(first) FROM log WHERE first <= ?) ORDER BY first
@@ -64,6 +68,7 @@ class Restored(NamedTuple):
     next_sequence: int
     addresses: dict[str, dict[str, Any]]  # with their options, in order of declaration
     messages: list[tuple[Record, int]]  # with their deliveries, in order of acceptance
+    published: dict[str, int]  # the last batch of each query that was taken in whole
 
 
 class Store(Protocol):
@@ -84,45 +89,13 @@ class Store(Protocol):
     def read(self, start: int, limit: int) -> list[Record]:
         """Up to about `limit` records from that sequence on, in order, without gaps."""
 
+    def chunk(self, start: int, end: int) -> Chunk:
+        """Packed rows from that sequence on; in a thread of its own, if it must be; or Missing."""
+
+    def move(self, name: str, position: int, now: float) -> None:
+        """Remember how far a reader has read, and keep what it has not; or Overloaded."""
+
     def close(self) -> None: ...
-
-
-class MemoryStore:
-    """Nothing on disk; the log is kept in memory, its newest part only."""
-
-    durable = False
-
-    def __init__(self, most: int = 1 << 26) -> None:
-        """`most`: about so many bytes."""
-        self._most = most
-        self._rows: deque[tuple[int, list[Record]]] = deque()  # with their bytes
-        self._bytes = 0
-
-    def open(self) -> Restored:
-        return Restored(1, {}, [])
-
-    def prepare(self, records: list[Record]) -> Callable[[], None]:
-        return lambda: self.commit(records)
-
-    def commit(self, records: list[Record]) -> None:
-        size = sum(map(len, map(_BODY, records))) + RECORD_BYTES * len(records)
-        self._rows.append((size, records))
-        self._bytes += size
-        while self._bytes > self._most and len(self._rows) > 1:
-            self._bytes -= self._rows.popleft()[0]
-
-    def oldest(self) -> int:
-        return self._rows[0][1][0].sequence if self._rows else 1
-
-    def read(self, start: int, limit: int) -> list[Record]:
-        found: list[Record] = []
-        for _, records in self._rows:
-            if records[-1].sequence >= start and len(found) < limit:
-                found += [record for record in records if record.sequence >= start]
-        return found
-
-    def close(self) -> None:
-        pass
 
 
 class SqliteStore:
@@ -140,6 +113,9 @@ class SqliteStore:
         self._bytes = 0
         self._trimmed = 1  # the first sequence that can still be read
         self._trim_from = 0.0  # before that time, nothing is too old
+        self._oldest_end = 0  # behind the oldest row, when it was last looked at
+        self._cursors = Cursors(retention.seconds)
+        self._chunks = ChunkReader(directory / "journal.sqlite3")
 
     def open(self) -> Restored:
         path = self._directory / "journal.sqlite3"
@@ -182,6 +158,7 @@ class SqliteStore:
             self._database.executescript(
                 f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={VERSION};COMMIT;"
             )
+        self._database.executescript(_ADDED)
 
     def _restore(self) -> Restored:
         execute = self._database.execute
@@ -201,7 +178,10 @@ class SqliteStore:
                 mark = marks[record.sequence - first]
                 if mark:
                     messages.append((record, mark - 1))
-        return Restored(newest[0] if newest else 1, addresses, messages)
+        for cursor in execute("SELECT name, position, time FROM cursors"):
+            self._cursors.put(*cursor)
+        published = dict(execute("SELECT query, batch FROM published ORDER BY time"))
+        return Restored(newest[0] if newest else 1, addresses, messages, published)
 
     def commit(self, records: list[Record]) -> None:
         self.prepare(records)()
@@ -222,8 +202,11 @@ class SqliteStore:
         try:
             for row in rows:
                 self._insert(row)
-                for record in row.declared:
-                    self._declare(record)
+                for record in row.of_tables:
+                    if record.kind == PUBLISHED:
+                        self._publish(record)
+                    else:
+                        self._declare(record)
                 if row.older:
                     self._mark(row.older)
             self._trim(now)
@@ -240,10 +223,25 @@ class SqliteStore:
         self._bytes += row.size
 
     def _declare(self, record: Record) -> None:
+        if record.kind == DELETED:
+            self._database.execute("DELETE FROM addresses WHERE address = ?", (record.address,))
+            return
         self._database.execute(
             "INSERT INTO addresses VALUES (?, ?) "
             "ON CONFLICT(address) DO UPDATE SET options = excluded.options",
             (record.address, msgspec.msgpack.encode(record.headers or {})),
+        )
+
+    def _publish(self, record: Record) -> None:
+        batch = record.headers or {}
+        self._database.execute(
+            "INSERT OR REPLACE INTO published VALUES (?, ?, ?)",
+            (batch["query"], batch["batch"], record.time),
+        )
+        self._database.execute(
+            "DELETE FROM published WHERE query IN "
+            "(SELECT query FROM published ORDER BY time DESC LIMIT -1 OFFSET ?)",
+            (MOST_QUERIES,),
         )
 
     def _mark(self, changes: dict[int, int]) -> None:
@@ -277,7 +275,14 @@ class SqliteStore:
         execute("DELETE FROM log WHERE first = ?", (first,))
 
     def _must_trim(self, now: float) -> bool:
-        return self._bytes > self._retention.bytes or now >= self._trim_from
+        too_much = self._bytes > self._retention.bytes or now >= self._trim_from
+        return too_much and not self._is_held(now)
+
+    def _is_held(self, now: float) -> bool:
+        """Whether a reader still has to come to the oldest row, and may keep us waiting."""
+        return self._bytes <= MOST_HELD * self._retention.bytes and self._cursors.holds(
+            max(self._trimmed, self._oldest_end - 1), now
+        )
 
     def _trim(self, now: float) -> None:
         """Take the oldest rows from the readers if they are too old or too many.
@@ -296,6 +301,7 @@ class SqliteStore:
                 return
             first, count, time, marks = oldest[0]
             self._trim_from = time + self._retention.seconds
+            self._oldest_end = first + count
             if not self._must_trim(now):
                 return
             self._trimmed = first + count
@@ -326,7 +332,26 @@ class SqliteStore:
                 break
         return found
 
+    def chunk(self, start: int, end: int) -> Chunk:
+        return self._chunks.read(start, end)
+
+    def move(self, name: str, position: int, now: float) -> None:
+        over = self._cursors.check(name, now)
+        execute = self._database.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            for other in over:
+                execute("DELETE FROM cursors WHERE name = ?", (other,))
+            execute("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", (name, position, now))
+            execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                execute("ROLLBACK")
+            raise
+        self._cursors.put(name, position, now)
+
     def close(self) -> None:
+        self._chunks.close()
         if self._database is not None:
             self._database.close()
             self._database = None

@@ -17,7 +17,8 @@ from gateway.config import Config, ConfigErrors, load
 from gateway.journal import Journal, at_once
 from gateway.service import Gateway, Port, Threads
 from gateway.sink import LineSink
-from gateway.store import MemoryStore, SqliteStore, Store
+from gateway.memory import MemoryStore
+from gateway.store import SqliteStore, Store
 from protocols.awcs.server import AwcsFactory
 from protocols.qlite.server import QliteFactory
 from protocols.rq.server import RqFactory

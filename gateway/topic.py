@@ -8,10 +8,13 @@ from gateway.interfaces import Message
 
 
 class Topic:
-    """Every subscriber present gets a message; one with a due time is kept for later ones."""
+    """Every subscriber present gets a message; one with a due time is kept for later ones, or every
+    one, if the topic `keeps`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.keeps = False  # also what has no due time
+        self.limit: int | None = None  # how many it keeps at most; the oldest make way
         self.subscriptions: dict[TopicSubscription, None] = {}
         self._kept: dict[int, Message] = {}
 
@@ -21,6 +24,11 @@ class Topic:
 
     def keep(self, message: Message) -> None:
         self._kept[message.sequence] = message
+
+    def forget_oldest(self) -> list[Message]:
+        """Forget what is over the limit."""
+        over = 0 if self.limit is None else len(self._kept) - self.limit
+        return [self._kept.pop(next(iter(self._kept))) for _ in range(over)]
 
     def forget(self, message: Message) -> bool:
         """False if it is not kept (any more)."""
@@ -37,6 +45,13 @@ class Topic:
 
     def retained(self) -> list[Message]:
         return list(self._kept.values())
+
+    def close(self) -> list[Message]:
+        """Be no more: nobody hears anything from here on.  What was kept."""
+        for subscription in [*self.subscriptions]:
+            subscription.cancel()
+        kept, self._kept = self._kept, {}
+        return [*kept.values()]
 
     def publish(self, message: Message) -> int:
         """Give it to everybody present; how many they are."""

@@ -19,16 +19,28 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
+from twisted.python.failure import Failure
 
 from gateway.accounts import PasswordAccounts, Secret
 from gateway.broker import Broker
 from gateway.interfaces import User
 from gateway.journal import Journal, at_once
+from gateway.memory import MemoryStore
 from gateway.record import Record
-from gateway.store import MemoryStore, Store
+from gateway.store import Store
 
 ROOT = Path(__file__).parent.parent
 NOW = 1_800_000_000.0  # when tests begin, so that times look like times
+
+
+def result(deferred: Deferred[Any]) -> Any:
+    """What it has now; a failure is raised."""
+    found: list[Any] = []
+    deferred.addBoth(found.append)
+    assert found, "no answer yet"
+    if isinstance(found[0], Failure):
+        found[0].raiseException()
+    return found[0]
 
 
 class HeldWriter:

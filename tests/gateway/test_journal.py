@@ -13,8 +13,9 @@ from twisted.internet.task import Clock
 from gateway import journal as journal_module
 from gateway.interfaces import Empty, Message, Overloaded, Peer
 from gateway.journal import RETRY, Journal, at_once
+from gateway.memory import MemoryStore
 from gateway.record import ACCEPTED, CONNECTED, DECLARED, DROPPED, TAKEN, Record
-from gateway.store import MemoryStore, Retention, SqliteStore
+from gateway.store import Retention, SqliteStore
 from tests.support import DurableMemory, HeldWriter, World
 
 EVERYTHING = 1 << 30

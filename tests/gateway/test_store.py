@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from gateway import rows as rows_module
 from gateway import store as store_module
+from gateway.memory import MemoryStore
 from gateway.record import (
     ACCEPTED,
     CONNECTED,
@@ -30,7 +31,7 @@ from gateway.record import (
     TAKEN,
     Record,
 )
-from gateway.store import JournalRefused, MemoryStore, Restored, Retention, SqliteStore
+from gateway.store import JournalRefused, Restored, Retention, SqliteStore
 from tests.support import NOW
 
 EVERYTHING = 1 << 30  # more records than any test has
@@ -132,7 +133,7 @@ def test_every_field_of_a_record_comes_back(writer: Writer) -> None:
 def test_an_empty_journal_begins_with_one(tmp_path: Path) -> None:
     """A new directory, with its parents, is made; nothing is in it and the first sequence is 1."""
     store = make(tmp_path / "a" / "b")
-    assert store.open() == Restored(1, {}, [])
+    assert store.open() == Restored(1, {}, [], {})
     assert (store.oldest(), store.read(1, 10)) == (1, [])
     store.close()
 
@@ -624,7 +625,7 @@ class Model:
                 self.addresses[record.address] = record.headers or {}
 
     def restored(self) -> Restored:
-        return Restored(len(self.log) + 1, self.addresses, list(self.waiting.values()))
+        return Restored(len(self.log) + 1, self.addresses, list(self.waiting.values()), {})
 
 
 WHICH = st.integers(0, 40)  # of the messages so far, counted from the newest
@@ -743,4 +744,4 @@ def test_memory_keeps_the_newest_of_the_log() -> None:
     writer.commit()
     assert writer.read_all() == writer.log[10:]
     writer.store.close()
-    assert writer.store.open() == Restored(1, {}, [])
+    assert writer.store.open() == Restored(1, {}, [], {})

@@ -15,8 +15,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.interfaces import Accounts, Broker, BrokerError, Peer, Setting
-from gateway.record import CONNECTED, DISCONNECTED, REFUSED
+from gateway.interfaces import Accounts, Broker, BrokerError, Peer, Setting, User
+from gateway.record import CONNECTED, DISCONNECTED, LOGGED_IN, REFUSED
 from protocols.conversation import Conversation, OutOfTurn
 from protocols.framing import FramingLost, WireError
 from protocols.outbox import ENOUGH, Outbox
@@ -117,6 +117,13 @@ class WireProtocol(Protocol):
         outbox.size += len(data)
         if not self._reading:
             self._flush()
+
+    def log_in(self, user: User) -> None:
+        """This is who talks, from now on; his rights are what the Broker holds him to."""
+        factory: Any = self.factory
+        self.peer = Peer(self.name, user.name)
+        self.broker = factory.accounts.broker_for(user, factory.broker)
+        self.broker.note(LOGGED_IN, self.peer, detail=self.address)
 
     def add_cleanup(self, call: Callable[[], Any]) -> None:
         """Do this when the connection is gone; the last added first."""
@@ -371,6 +378,7 @@ class WireFactory(ServerFactory):
     ) -> None:
         self.broker = broker
         self.accounts = accounts
+        self.guests_broker = accounts.broker_for(None, broker)  # for clients, until they log in
         self.clock = clock
         for name, setting in self.settings.items():
             setattr(self, name, settings.get(name, setting.default))
@@ -395,6 +403,6 @@ class WireFactory(ServerFactory):
     def buildProtocol(self, addr: Any) -> WireProtocol:
         protocol = self.protocol()
         protocol.factory = self
-        protocol.broker = self.broker
+        protocol.broker = self.guests_broker
         protocol.clock = self.clock
         return protocol

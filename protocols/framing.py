@@ -2,6 +2,7 @@
 
 A *cut* is a pure function of what has arrived: `cut(buffer, at)` is `(frame, end)` for the frame
 that begins at `at`, or, when it is not all there, how many bytes from `at` on are needed at least.
+A frame that is None is padding, which is all that it says, and is not handed out.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Framer:
             raise FrameTooLong(f"a frame of over {self.limit} bytes")
         self._at = end
         self.needed = 0
-        return frame
+        return self.next_frame() if frame is None else frame
 
     def _unfinished(self, needed: int) -> Any:
         if self._more:

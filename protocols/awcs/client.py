@@ -15,9 +15,9 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
-from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
+from protocols.asking import connect
 from protocols.awcs import wire
 from protocols.base import WireProtocol
 from protocols.framing import FramingLost, WireError
@@ -164,7 +164,7 @@ def connect_client(
     clock: IReactorTime, endpoint: IStreamClientEndpoint, heard: Callable[[bytes], None]
 ) -> Deferred[AwcsClient]:
     """A client that has said so; `heard` is called with what it is told."""
-    return _connect(endpoint, lambda: AwcsClient(clock, heard))
+    return connect(endpoint, lambda: AwcsClient(clock, heard))
 
 
 def connect_master(
@@ -172,13 +172,6 @@ def connect_master(
 ) -> Deferred[AwcsMaster]:
     """A master that has its seat, or ConnectionDone if another has it; `heard` is called with what
     happens."""
-    return _connect(endpoint, lambda: AwcsMaster(clock, heard)).addCallback(
+    return connect(endpoint, lambda: AwcsMaster(clock, heard)).addCallback(
         lambda master: master.seated
     )
-
-
-def _connect(endpoint: IStreamClientEndpoint, make: Callable[[], AwcsPeer]) -> Deferred[Any]:
-    factory = Factory.forProtocol(make)
-    factory.noisy = False
-    connecting: Deferred[Any] = endpoint.connect(factory)
-    return connecting

@@ -50,6 +50,7 @@ class Hub:
     def __init__(
         self,
         broker: Broker,
+        members_broker: Broker,
         clock: IReactorTime,
         address: str,
         *,
@@ -58,6 +59,7 @@ class Hub:
         notify_interval: float,
     ) -> None:
         self._broker = broker
+        self._members_broker = members_broker  # as who is in the room may use it
         self._clock = clock
         self._address = address
         self._prefix_is_master = prefix_is_master
@@ -190,7 +192,7 @@ class Hub:
     def _publish(self, body: bytes, sender: str, headers: dict[str, Any] | None = None) -> None:
         self._own = Message(self._address, body, sender, "awcs", headers=headers)
         try:
-            self._broker.publish(self._own)
+            self._members_broker.publish(self._own)
         finally:
             self._own = None
 

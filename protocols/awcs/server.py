@@ -280,6 +280,7 @@ class AwcsFactory(WireFactory):
         self._masters = networks(self.master_from)
         self.room = Hub(
             self.broker,
+            self.guests_broker,
             self.clock,
             self.address,
             prefix_is_master=self.status_prefix == PREFIXES[1],

@@ -6,19 +6,14 @@ message = await client.pop(wait=True)
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
-from twisted.internet.error import ConnectionDone
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
-from twisted.internet.protocol import Factory
 from twisted.internet.threads import deferToThread
-from twisted.python.failure import Failure
 
-from protocols.base import WireProtocol
-from protocols.framing import WireError
+from protocols.asking import AskingClient, connect_ready
 from protocols.qlite import wire
 from protocols.qlite.proof import prove
 
@@ -33,68 +28,50 @@ class QliteFailure(Exception):
     """The server said FAIL; the text is its own."""
 
 
-class QliteClient(WireProtocol):
-    """One connection, logged in as a publisher or a subscriber.
-
-    Calls may be made without waiting for each other: the answers come in their order.
-    """
+class QliteClient(AskingClient):
+    """One connection, logged in as a publisher or a subscriber."""
 
     wire = wire
     name = "qlite"
-    talks_to = "server"
 
     def __init__(
         self, clock: IReactorTime, name: str, password: str, role: Role, in_thread: InThread
     ) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self._name = name.encode("ascii")
         self._password = password.encode()
         self._role = role
         self._in_thread = in_thread
-        self._asked: deque[Deferred[bytes]] = deque()
-        self.logged_in: Deferred[QliteClient] = Deferred(lambda _: self.transport.abortConnection())
 
     # What a user of the client calls.
 
     def push(self, body: bytes) -> Deferred[int]:
         """The position of the message in the queue, from 1; QliteFailure."""
-        return self._ask(wire.Push(body)).addCallback(_number)
+        return self.ask(wire.Push(body)).addCallback(_number)
 
     def pop(self, wait: bool = False) -> Deferred[bytes]:
         """The oldest message, at once or when there is one; QliteFailure when there is none."""
-        return self._ask(wire.LongPop() if wait else wire.ShortPop())
+        return self.ask(wire.LongPop() if wait else wire.ShortPop())
 
     def length(self) -> Deferred[int]:
         """How many messages wait."""
-        return self._ask(wire.Length()).addCallback(_number)
+        return self.ask(wire.Length()).addCallback(_number)
 
     def hide(self, seconds: int, wait: bool = False) -> Deferred[tuple[bytes, bytes]]:
         """The oldest message, hidden from others for that time: its uid and its body."""
-        asked = self._ask(wire.Poll(seconds) if wait else wire.Hide(seconds))
+        asked = self.ask(wire.Poll(seconds) if wait else wire.Hide(seconds))
         return asked.addCallback(lambda answer: (answer[:16], answer[17:]))
 
     def delete(self, uid: bytes) -> Deferred[bytes]:
         """Remove a hidden message for good; its uid again."""
-        return self._ask(wire.Delete(uid))
-
-    def disconnect(self) -> None:
-        self.transport.loseConnection()
-
-    def _ask(self, request: Any) -> Deferred[bytes]:
-        if self._closing:
-            return fail(ConnectionDone("not connected"))
-        self.send(request)  # raises if the role may not ask that
-        answered: Deferred[bytes] = Deferred()
-        self._asked.append(answered)
-        return answered
+        return self.ask(wire.Delete(uid))
 
     # What the server says.
 
     async def on_Greeting(self, greeting: wire.Greeting) -> None:
         proof = await self._in_thread(lambda: prove(self._password, greeting.challenge))
-        self._asked.append(Deferred())
-        self._asked[0].addCallback(lambda _: self).chainDeferred(self.logged_in)
-        self.send(self._role(self._name, proof))
+        logging_in = self.ask(self._role(self._name, proof))
+        logging_in.addCallback(lambda _: self).chainDeferred(self.ready)
 
     def on_Pass(self, answer: wire.Pass) -> None:
         self._answered().callback(answer.value)
@@ -103,25 +80,9 @@ class QliteClient(WireProtocol):
         self._answered().errback(QliteFailure(answer.text))
 
     def _answered(self) -> Deferred[Any]:
-        if self._asked:
-            return self._asked.popleft()
-        if not self.logged_in.called:
-            return self.logged_in  # refused before it could ask
-        raise WireError("an answer to nothing")
-
-    def wire_error(self, error: WireError) -> None:
-        self._give_up(Failure(error))
-        self.abort("broke the spec", str(error))
-
-    def ended(self) -> None:
-        self._give_up(Failure(ConnectionDone("the connection is gone")))
-
-    def _give_up(self, failure: Failure) -> None:
-        """Nobody waits for an answer that cannot come."""
-        while self._asked:
-            self._asked.popleft().errback(failure)
-        if not self.logged_in.called:
-            self.logged_in.errback(failure)
+        if not self._asked and not self.ready.called:
+            return self.ready  # refused before it could ask
+        return self.answered()
 
 
 def connect(
@@ -136,10 +97,7 @@ def connect(
 
     `in_thread` does the hashing, a tenth of a second of work.
     """
-    factory = Factory.forProtocol(lambda: QliteClient(clock, name, password, role, in_thread))
-    factory.noisy = False
-    connecting: Deferred[Any] = endpoint.connect(factory)
-    return connecting.addCallback(lambda client: client.logged_in)
+    return connect_ready(endpoint, lambda: QliteClient(clock, name, password, role, in_thread))
 
 
 def _number(value: bytes) -> int:

@@ -15,19 +15,17 @@ from gateway.interfaces import (
     Denied,
     Empty,
     Message,
-    Peer,
     QueueFull,
     Setting,
     User,
 )
-from gateway.record import LOGGED_IN
 from protocols.base import WireFactory, WireProtocol
 from protocols.conversation import OutOfTurn
 from protocols.framing import FrameTooLong, WireError
 from protocols.qlite import legacy, wire
 from protocols.qlite.proof import is_plausible, is_proved
 from protocols.qlite.wire import Pass, number
-from protocols.timer import Timer
+from protocols.strangers import Strangers
 
 OUT_OF_TURN: dict[type, str] = {
     wire.Push: "subscribers cannot push to the queue",
@@ -59,23 +57,14 @@ class QliteServer(WireProtocol):
     def started(self) -> None:
         factory = self.factory
         self.frame_timeout = factory.maxIoTimeSeconds
-        if not factory.strangers.enter():
-            self.note_refusal("too many logins under way")
+        stranger = factory.strangers.admit(self, 3 * factory.maxIoTimeSeconds)
+        if stranger is None:
             self.send(wire.Fail("error: too many logins are under way"))
             self.close()
             return
-        self._is_stranger = True
-        self.add_cleanup(self._no_stranger)
-        self._login_timer = Timer(self.clock, lambda: self.abort("no login in time"))
-        self._login_timer.set(3 * factory.maxIoTimeSeconds)
-        self.add_cleanup(self._login_timer.stop)
+        self._stranger = stranger
         self._challenge = factory.new_challenge()
         self.send(wire.Greeting(self._challenge))
-
-    def _no_stranger(self) -> None:
-        if self._is_stranger:
-            self._is_stranger = False
-            self.factory.strangers.leave()
 
     # Login.
 
@@ -94,7 +83,7 @@ class QliteServer(WireProtocol):
         has_role: Callable[[User], bool],
     ) -> User:
         """The user who logs in, or Denied, in the order in which qlite always found out."""
-        self._login_timer.clear()  # from here on it is we who take the time
+        self._stranger.is_checked()
         accounts, proof = self.factory.accounts, login.proof
         user = accounts.find(login.name.decode("ascii", "replace"))
         if user is None:
@@ -111,9 +100,8 @@ class QliteServer(WireProtocol):
         if not role.enter():
             raise Denied(f"error: the max amount of {role.name} have already been connected")
         self.add_cleanup(role.leave)
-        self._no_stranger()
-        self.peer = Peer(self.name, user.name)
-        self.broker.note(LOGGED_IN, self.peer, detail=self.address)
+        self._stranger.no_more()
+        self.log_in(user)
         self.send(Pass())
 
     # Publishers.
@@ -220,7 +208,7 @@ class QliteServer(WireProtocol):
             case _:
                 text = f"error: {error}"
         self.send(wire.Fail(text))
-        if isinstance(error, Denied):
+        if isinstance(event, (wire.PublisherLogin, wire.SubscriberLogin)):
             self.close()
 
     def wire_error(self, error: WireError) -> None:
@@ -284,7 +272,7 @@ class QliteFactory(WireFactory):
         self.address = f"queue:{self.queue}"
         self.publishers = Places("publishers", self.maxPublisherConnections)
         self.subscribers = Places("subscribers", self.maxSubscriberConnections)
-        self.strangers = Places("logins under way", self.maxUnauthenticatedConnections)
+        self.strangers = Strangers(self.maxUnauthenticatedConnections)
         self.hidden: dict[bytes, tuple[Consumer, Message]] = {}  # by uid
 
     @classmethod

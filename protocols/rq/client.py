@@ -95,13 +95,17 @@ class Node:
         priority: int = wire.NORMAL,
         exclusive: bool = False,
         heard: Callable[[bytes], Any] | None = None,
+        most: int | None = None,
     ) -> None:
         """Let `handler` do the requests of a queue, now and on every later connection.
 
         It returns the reply, or a Deferred of it; if it fails, another consumer is offered the
-        request.  `heard` is called with what is broadcast to the queue.
+        request.  `heard` is called with what is broadcast to the queue.  `most`: after so many
+        requests take no more, and lose none that the controller has sent already; hence it hands
+        them out one by one.
         """
-        work = Work(wire.Consume(queue, maximum, priority, exclusive), handler, heard)
+        maximum = maximum if most is None else 1
+        work = Work(wire.Consume(queue, maximum, priority, exclusive), handler, heard, most)
         self.works[queue] = work
         for link in self._links:
             if link.is_open:

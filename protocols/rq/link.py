@@ -29,11 +29,25 @@ class Work:
     """A queue that the node consumes, on every connection that it has."""
 
     def __init__(
-        self, consume: wire.Consume, handler: Handler, heard: Callable[[bytes], Any] | None
+        self,
+        consume: wire.Consume,
+        handler: Handler,
+        heard: Callable[[bytes], Any] | None,
+        most: int | None,
     ) -> None:
         self.consume = consume
         self.handler = handler
         self.heard = heard  # for what is broadcast
+        self._left = most  # how many requests it takes yet; None: all
+
+    def takes_one(self) -> bool:
+        """Whether this is its last one; from then on it only hears broadcasts."""
+        if self._left is None:
+            return False
+        self._left -= 1
+        if self._left == 0:
+            self.consume = wire.Consume(self.consume.queue, 0, 0, self.consume.exclusive)
+        return self._left == 0
 
 
 class Owner(Protocol):
@@ -190,6 +204,8 @@ class Link(WireProtocol):
         if work is None:
             self.send(wire.Undelivered(task.id))
             return
+        if work.takes_one():
+            self.send(work.consume)  # before DELIVERED, which would bring the next one
         self.send(wire.Delivered(task.id))
         self._at_work += 1
 

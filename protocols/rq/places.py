@@ -34,9 +34,12 @@ class Places:
         self._places: dict[bytes, Place] = {}  # by name; at most as many as there are ids
         self._topics: dict[bytes, str] = {}
         self._no_more = False  # all ids are taken
+        self._deleted = broker.deleted
 
     def get(self, name: bytes) -> Place:
         """The queue of that name, made if need be; Refusal."""
+        if self._deleted != self._broker.deleted:
+            self._forget()
         place = self._places.get(name)
         if place is None:
             address = address_of(name)
@@ -56,12 +59,21 @@ class Places:
 
     def topic(self, name: bytes) -> str:
         """Where what is broadcast to a queue is published; Refusal."""
+        if self._deleted != self._broker.deleted:
+            self._forget()
         topic = self._topics.get(name)
         if topic is None:
             topic = f"topic:{to_name(name)}"
             self._number(name, topic)
             self._topics[name] = topic
         return topic
+
+    def _forget(self) -> None:
+        """Somebody has deleted an address: ask the Broker again."""
+        self._deleted = self._broker.deleted
+        self._places.clear()
+        self._topics.clear()
+        self._no_more = False
 
     def _number(self, name: bytes, address: str, **options: Any) -> int:
         """The number of an address, which is declared if nobody has done so."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from typing import Any, Protocol, cast
 
 from gateway.interfaces import Broker, Message
 from protocols.rq.wire import Delivered, Reply, Request, Undelivered
@@ -103,9 +102,7 @@ class Asked:
 
 Pending = dict[int, Asked]  # those handed out, by the sequence of the message
 
-_pending: WeakKeyDictionary[Broker, Pending] = WeakKeyDictionary()
-
 
 def pending_at(broker: Broker) -> Pending:
     """The requests under way at a Broker: a consumer may be on another listener."""
-    return _pending.setdefault(broker, {})
+    return cast(Pending, broker.shared.setdefault("rq", {}))

@@ -335,7 +335,7 @@ class RqFactory(WireFactory):
         super().__init__(*arguments, **settings)
         self._finished: Deferred[None] | None = None
         self.nodes: dict[RqServer, None] = {}
-        self.places = Places(self.broker, self.maxMessages)
+        self.places = Places(self.guests_broker, self.maxMessages)
         self.gathered: dict[RqServer, None] | None = None  # who has something to be written
 
     def buildProtocol(self, addr: Any) -> WireProtocol:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from math import ceil
 from secrets import token_hex
 from typing import Any
 
 from gateway.interfaces import (
     BrokerError,
+    Denied,
     Expired,
     Message,
     NoSuchAddress,
@@ -16,6 +16,7 @@ from gateway.interfaces import (
     Setting,
     Subscription,
 )
+from protocols.backlog import Backlog
 from protocols.base import WireFactory, WireProtocol
 from protocols.framing import WireError
 from protocols.names import to_name, to_raw
@@ -24,7 +25,6 @@ from protocols.sk2mq.wire import DIALECTS, SEED, Response
 
 NAMELESS = "topic:%20"  # the empty name; no other has this text, as a space needs no escape
 NEVER = (1 << 32) - 1  # the latest due time
-CHUNK = 1 << 18  # bytes of a backlog that are encoded before the member has read those before
 
 OK, FOUND, BADPACKET = (Response(code) for code in (wire.OK, wire.FOUND, wire.BADPACKET))
 
@@ -35,6 +35,7 @@ class BadClient(BrokerError):
 
 REFUSALS: dict[type[BrokerError], Response] = {
     BadClient: Response(wire.BADCLIENT),
+    Denied: Response(wire.BADCLIENT),
     Expired: Response(wire.INPAST),
     NoSuchAddress: Response(wire.NOTFOUND),
 }
@@ -54,8 +55,7 @@ class Sk2mqServer(WireProtocol):
         self._raw_client = self._client.encode()
         self.peer = Peer(self.name, self._client)
         self._joined: dict[str, Subscription] = {}
-        self._backlog: deque[Message] = deque()  # what a member is sent when it has read the rest
-        self._behind = 0  # bytes of what was published since, and waits at its end
+        self._backlog = Backlog(self)
         self.add_cleanup(self._leave)
         self.send(wire.Hello(self._raw_client))
 
@@ -85,10 +85,7 @@ class Sk2mqServer(WireProtocol):
         deliver = self._deliver if self.factory.echoes else self._deliver_of_others
         self._joined[address] = self.broker.subscribe(address, deliver)
         self.send(OK)
-        if not self._backlog:
-            self._behind = 0
-        self._backlog.extend(self.factory.backlog(address))
-        self._send_backlog()
+        self._backlog.show(self.factory.backlog(address), self.factory.packet)
 
     def on_Quit(self, leave: wire.Quit) -> None:
         address = self.factory.address(leave.topic)
@@ -97,9 +94,7 @@ class Sk2mqServer(WireProtocol):
             self.broker.info(address)  # NoSuchAddress
         else:
             subscription.cancel()
-            self._backlog = deque(
-                message for message in self._backlog if message.address != address
-            )
+            self._backlog.forget(address)
         self.send(OK)
 
     # Messages.
@@ -116,10 +111,10 @@ class Sk2mqServer(WireProtocol):
 
     def _deliver(self, message: Message) -> None:
         """The hot path: one call for each member and message."""
-        if self._backlog:
-            self._keep_for_later(message)
-            return
         factory = self.factory
+        if self._backlog.waiting:
+            self._backlog.add(message, factory.packet)
+            return
         self.send_bytes(
             factory.newest_data if message is factory.newest else factory.encode(message)
         )
@@ -128,31 +123,9 @@ class Sk2mqServer(WireProtocol):
         if message.sender != self._client and (message.body or self.factory.sends_empty):
             self._deliver(message)
 
-    def _keep_for_later(self, message: Message) -> None:
-        """Behind the backlog, so that the order is kept."""
-        self._backlog.append(message)
-        self._behind += len(message.body)
-        if self._behind > self.output_limit:
-            self.overflow()
-
-    def _send_backlog(self) -> None:
-        """As much as there is room for; the rest when the member has read that."""
-        backlog, packet, now = self._backlog, self.factory.packet, self.broker.now()
-        outbox = self.outbox
-        outbox.flush()
-        while backlog and not outbox.blocked and not outbox.is_held:
-            pieces, size = [], 0
-            while backlog and size < CHUNK:
-                message = backlog.popleft()
-                if message.due is None or message.due > now:  # it may have waited for long
-                    pieces.append(packet(message))
-                    size += len(pieces[-1])
-            self.send_bytes(b"".join(pieces))
-            outbox.flush()
-
     def has_room(self) -> None:
-        if self._backlog:
-            self._send_backlog()
+        if self._backlog.waiting:
+            self._backlog.send()
 
     def overflow(self) -> None:
         self._leave()  # the connection may take a moment to go

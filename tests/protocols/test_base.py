@@ -14,7 +14,7 @@ from protocols.base import LINGER, WireFactory, WireProtocol
 from protocols.framing import WireError
 from protocols.outbox import ENOUGH
 from tests.protocols import toy
-from tests.support import DurableMemory, HeldWriter, Wired, World
+from tests.support import DurableMemory, HeldWriter, Wired, World, accounts
 
 
 class ToyServer(WireProtocol):
@@ -87,7 +87,7 @@ class Toy:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.factory = ToyFactory(world.broker, None, world.clock)  # type: ignore[arg-type]
+        self.factory = ToyFactory(world.broker, accounts(), world.clock)
         self.factory.started()
 
     def connect(self, greet: bool = True) -> Wired:

@@ -16,7 +16,7 @@ from protocols.framing import WireError
 from protocols.qlite.client import PUBLISHER, SUBSCRIBER, QliteClient, QliteFailure
 from tests.protocols.qlite.test_server import Listener
 from tests.protocols.qlite.vectors import CHALLENGE, frame
-from tests.support import Wired
+from tests.support import Wired, result
 
 
 def at_once(job: Any) -> Deferred[Any]:
@@ -35,12 +35,7 @@ class Pair:
     def result(self, deferred: Deferred[Any]) -> Any:
         """What the Deferred has, after the bytes have gone round; a failure is raised."""
         self.pump.flush()
-        found: list[Any] = []
-        deferred.addBoth(found.append)
-        assert found, "no answer yet"
-        if isinstance(found[0], Failure):
-            found[0].raiseException()
-        return found[0]
+        return result(deferred)
 
 
 @pytest.fixture
@@ -51,14 +46,14 @@ def listener() -> Listener:
 @pytest.fixture
 def publisher(listener: Listener) -> Pair:
     pair = Pair(listener, PUBLISHER, "pub", "publisher")
-    assert pair.result(pair.client.logged_in) is pair.client
+    assert pair.result(pair.client.ready) is pair.client
     return pair
 
 
 @pytest.fixture
 def subscriber(listener: Listener) -> Pair:
     pair = Pair(listener, SUBSCRIBER, "sub", "publisher")
-    assert pair.result(pair.client.logged_in) is pair.client
+    assert pair.result(pair.client.ready) is pair.client
     return pair
 
 
@@ -103,7 +98,7 @@ def test_to_ask_what_the_role_may_not_is_refused_before_it_is_sent(publisher: Pa
 def test_a_refused_login_fails_with_the_servers_text(listener: Listener) -> None:
     pair = Pair(listener, PUBLISHER, "pub", "wrong")
     with pytest.raises(QliteFailure, match="error: password is invalid"):
-        pair.result(pair.client.logged_in)
+        pair.result(pair.client.ready)
 
 
 class TestScripted:
@@ -124,24 +119,24 @@ class TestScripted:
         client, server = self.connect()
         server.says(frame(b"greetings;" + CHALLENGE))
         server.says(frame(words))
-        assert self.outcome(client.logged_in) is client
+        assert self.outcome(client.ready) is client
 
     def test_a_bare_error_text_is_a_refusal(self) -> None:
         client, server = self.connect()
         server.says(frame(b"greetings;" + CHALLENGE) + frame(b"error: password is invalid"))
-        failure = self.outcome(client.logged_in)
+        failure = self.outcome(client.ready)
         assert isinstance(failure, QliteFailure)
         assert str(failure) == "error: password is invalid"
 
     def test_a_refusal_instead_of_a_greeting_fails_the_login(self) -> None:
         client, server = self.connect()
         server.says(frame(b"FAIL;error: too many"))
-        assert isinstance(self.outcome(client.logged_in), QliteFailure)
+        assert isinstance(self.outcome(client.ready), QliteFailure)
 
     def test_what_is_no_qlite_server_fails_the_login(self) -> None:
         client, server = self.connect()
         server.says(frame(b"SSH-2.0-x"))
-        assert isinstance(self.outcome(client.logged_in), WireError)
+        assert isinstance(self.outcome(client.ready), WireError)
         assert server.transport.aborted
 
     def test_a_lost_connection_fails_what_was_asked_and_what_is_asked_after(self) -> None:

@@ -131,6 +131,20 @@ class TestAgainstOurServer:
         endpoint.flush()
         assert isinstance(outcome(asked), NotDelivered)
 
+    def test_a_worker_that_wants_so_many_leaves_the_rest_to_others(self, endpoint: Ours) -> None:
+        asker, worker, other = (self.node(endpoint) for _ in range(3))
+        for payload in (b"1", b"2", b"3"):
+            asker.send(b"q", payload)
+        endpoint.flush()
+        done: list[bytes] = []
+        worker.consume(b"q", done.append, most=2)
+        endpoint.flush()
+        assert done == [b"1", b"2"]
+        assert endpoint.listener.broker.info("queue:q").depth == 1
+        other.consume(b"q", done.append)
+        endpoint.flush()
+        assert done == [b"1", b"2", b"3"]
+
     def test_a_second_queue_goes_by_its_name(self, endpoint: Ours) -> None:
         worker, asker = self.node(endpoint), self.node(endpoint)
         worker.consume(b"upper", bytes.upper)

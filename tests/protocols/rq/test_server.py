@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import LogLevel, globalLogPublisher
 
 from gateway.interfaces import Message
 from gateway.policies import ConnectionLimit
@@ -38,6 +37,8 @@ from protocols.rq.wire import (
 )
 from tests.protocols.qlite import test_server as qlite
 from tests.support import DurableMemory, HeldWriter, Wired, World, accounts
+
+pytestmark = pytest.mark.usefixtures("nothing_breaks")
 
 CLOSING, PING, PONG = b"\x16", b"\x05", b"\x06"
 
@@ -87,21 +88,6 @@ class Listener:
 @pytest.fixture
 def listener() -> Listener:
     return Listener()
-
-
-@pytest.fixture(autouse=True)
-def nothing_breaks() -> Any:
-    """Whatever a node says, there is no failure in the log."""
-    failures: list[Any] = []
-
-    def observe(event: Any) -> None:
-        if event.get("log_level") in (LogLevel.critical, LogLevel.error):
-            failures.append(event)
-
-    globalLogPublisher.addObserver(observe)
-    yield
-    globalLogPublisher.removeObserver(observe)
-    assert failures == []
 
 
 class TestRequest:

@@ -18,7 +18,7 @@ from protocols.sk2mq.client import Sk2mqClient, Sk2mqFailure, connect
 from protocols.sk2mq.wire import DIALECTS, Delivery
 from tests.protocols.sk2mq import upstream_vectors, vectors
 from tests.protocols.sk2mq.test_server import LATER, Listener
-from tests.support import Wired
+from tests.support import Wired, result
 
 
 class Pair:
@@ -30,17 +30,12 @@ class Pair:
         server = listener.factory.buildProtocol(None)
         ends = FakeTransport(server, isServer=True), FakeTransport(self.client, isServer=False)
         self.pump = join(server, ends[0], self.client, ends[1])
-        assert self.result(self.client.greeted) is self.client
+        assert self.result(self.client.ready) is self.client
 
     def result(self, deferred: Deferred[Any]) -> Any:
         """What the Deferred has, after the bytes have gone round; a failure is raised."""
         self.pump.flush()
-        found: list[Any] = []
-        deferred.addBoth(found.append)
-        assert found, "no answer yet"
-        if isinstance(found[0], Failure):
-            found[0].raiseException()
-        return found[0]
+        return result(deferred)
 
 
 @pytest.fixture(params=["seed", "upstream"])
@@ -121,7 +116,7 @@ class TestScripted:
         from_client = {row[0]: row[2] for row in golden.FROM_CLIENT}
         client, server, delivered = self.connect()
         server.says(from_server["hello"])
-        assert self.outcome(client.greeted) is client
+        assert self.outcome(client.ready) is client
         assert (client.dialect, client.client) == (dialect, golden.MESSAGE[1])
         calls = {
             "create": client.create(b"djibuti"),
@@ -141,7 +136,7 @@ class TestScripted:
     def test_what_is_no_sk2mq_server_fails_the_greeting(self, data: bytes) -> None:
         client, server, _ = self.connect()
         server.says(data)
-        assert isinstance(self.outcome(client.greeted), WireError)
+        assert isinstance(self.outcome(client.ready), WireError)
         assert server.transport.aborted
 
     def test_a_lost_connection_fails_what_was_asked_and_what_is_asked_after(self) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from gateway.interfaces import Message, NoSuchAddress
 from gateway.record import ACCEPTED, EXPIRED
 from gateway.store import Retention, SqliteStore
+from protocols.backlog import CHUNK
 from protocols.sk2mq import wire
-from protocols.sk2mq.server import CHUNK, Sk2mqFactory
+from protocols.sk2mq.server import Sk2mqFactory
 from protocols.sk2mq.wire import DIALECTS, Create, Delivery, Hello, Join, Quit, Response, Send
 from tests.protocols.sk2mq import upstream_vectors, vectors
 from tests.support import NOW, DurableMemory, HeldWriter, Wired, World, accounts

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from bench import awcs, qlite, rq, sk2mq
+from bench import awcs, mqserver, qlite, rq, sk2mq
 from bench.flatness import Flatness, Memory, Plan, connected, stored
 from bench.load import LoadError
 from bench.machine import code, machine
@@ -19,7 +19,7 @@ from bench.measure import Progress, Result, Subject, rounds
 from bench.server import REPOSITORY, Lab, ServerError
 from bench.table import Report, lines, save
 
-SUBJECTS = [cast(Subject, qlite), cast(Subject, awcs), cast(Subject, sk2mq), cast(Subject, rq)]
+SUBJECTS = [cast(Subject, module) for module in (qlite, awcs, sk2mq, rq, mqserver)]
 DURABILITIES = ["memory", "normal", "full"]
 PUBLISHERS = 8  # as many as any row uses
 FULL = Plan(rounds=9, seconds=0.6)  # many and short: the machine may have other things to do

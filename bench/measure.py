@@ -49,6 +49,7 @@ class Row(NamedTuple):
     name: str
     aims: Mapping[str, float]  # by durability
     run: Callable[[Any, float], Sample]  # clients, seconds
+    like: tuple[str, ...] = ()  # rows of another protocol that do the same, one after the other
 
 
 class Subject(Protocol):

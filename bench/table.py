@@ -15,6 +15,7 @@ from bench.server import REPOSITORY
 
 RESULTS = REPOSITORY / "bench" / "results"
 MISSED = "MISSED"
+LIKE_AIM = 3.0  # what a row may cost, relative to rows of another protocol that do the same
 LEGEND = """\
 messages/s and CPU are medians of rounds in which the servers took turns; of bare is the median of
 each round's own ratio to the bare Twisted responder, (rounds) the least and the greatest of them.
@@ -59,6 +60,7 @@ def lines(report: Report) -> Iterator[str]:
         yield from _flat_lines(report.flatness)
     if report.memory:
         yield from _memory_lines(report.memory)
+    yield from _beside_lines(report)
     count = sum(MISSED in line for line in _aimed_lines(report))
     yield ""
     yield f"{count} aims missed" if count else "no aim missed"
@@ -70,6 +72,7 @@ def _aimed_lines(report: Report) -> Iterator[str]:
             yield _row_line(result, "")
     yield from _flat_lines(report.flatness)
     yield from _memory_lines(report.memory)
+    yield from _beside_lines(report)
 
 
 def _row_line(result: Result, name: str) -> str:
@@ -105,6 +108,32 @@ def _flat_lines(flatness: list[Flatness]) -> Iterator[str]:
         yield line
     yield ""
     yield FLAT_LEGEND
+
+
+def _beside(report: Report) -> Iterator[tuple[Result, float]]:
+    """Results of rows that do what others do, and what it costs those; if those were measured."""
+    costs = {
+        (result.row.name, result.mode): result.cost
+        for results in report.rows.values()
+        for result in results
+    }
+    for results in report.rows.values():
+        for result in results:
+            others = [costs.get((name, result.mode)) for name in result.row.like]
+            if others and None not in others and result.mode != "bare":
+                yield result, sum(cost for cost in others if cost is not None)
+
+
+def _beside_lines(report: Report) -> Iterator[str]:
+    found = [*_beside(report)]
+    if found:
+        yield ""
+        yield f"{'beside another protocol':30}{'':7}{'CPU us':>8}{'its':>8}{'x CPU':>7}{'aim':>8}"
+    for result, cost in found:
+        ratio = result.cost / cost
+        line = f"{result.row.name:30}{result.mode:7}{result.cost:8.1f}{cost:8.1f}{ratio:7.2f}"
+        line += f"{f'<= {LIKE_AIM:.0f}':>8}  {' + '.join(result.row.like)}"
+        yield f"{line}  {MISSED}" if ratio > LIKE_AIM else line
 
 
 def _memory_lines(memory: list[Memory]) -> Iterator[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from gateway.accounts import Secret
-from gateway.interfaces import Setting, User
+from gateway.checks import kind_of, read_yaml
+from gateway.interfaces import Rights, Setting, User
+from gateway.outlets import OutletChecks, SparkSettings, WebSettings
+from gateway.routes import LINES, Route, loops
 from gateway.store import Retention
 
 DURABILITIES = ("full", "normal", "memory")
@@ -39,6 +39,7 @@ class Listener(NamedTuple):
     endpoint: str
     max_connections: int
     accounts: list[Account] | None  # its own, instead of everybody's
+    guest: Rights  # of clients that do not log in
     settings: dict[str, Any]
 
 
@@ -48,8 +49,13 @@ class Config(NamedTuple):
     retention: Retention
     accounts: list[Account]
     listeners: list[Listener]
+    routes: list[Route]
     sink_lines: str | None
     sink_buffer: int
+    sink_replay: str | None
+    sink_token: Secret | None
+    web: WebSettings | None
+    spark: SparkSettings | None
     warnings: list[str]
 
 
@@ -64,69 +70,14 @@ def load(
     return _Reader(path, protocols, parse_endpoint).load()
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML, but it remembers which keys are there twice."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.twice: list[tuple[yaml.Mark, str]] = []
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    name = repr(key.value) if key.value.isalpha() else "a key"
-                    self.twice.append((key.start_mark, f"{name} is there twice"))
-                seen.add((key.tag, key.value))
-        return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except yaml.YAMLError:
-            raise
-        except Exception:  # a date that is none, a `!!bool` that is none: each fails in its way
-            problem = "this cannot be read; if it is text, put it in quotes"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
-
-
-def read_yaml(path: Path) -> tuple[Any, list[str]]:
-    """The content of a YAML file, and what is there twice; ValueError in one line."""
-    try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
-        content = loader.get_single_data()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8 text") from None
-    except RecursionError:
-        raise ValueError(f"{path}: nested too deeply") from None
-    except yaml.MarkedYAMLError as error:
-        # `password: *word` names the password: of what is quoted, only YAML's own words are shown.
-        problem = re.sub(r"(['\"])(?![<\\]).{2,}\1", "'...'", error.problem or "no YAML")
-        raise ValueError(f"{_place(path, error.problem_mark)}: {problem}") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-    return content, [f"{_place(path, mark)}: {problem}" for mark, problem in loader.twice]
-
-
-def _place(path: Path, mark: yaml.Mark | None) -> str:
-    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-
-
-class _Reader:
-    """Reads one file; collects problems instead of stopping at the first."""
+class _Reader(OutletChecks):
+    """Reads one file."""
 
     def __init__(
         self, path: Path, protocols: Mapping[str, Any], parse_endpoint: Callable[[str], object]
     ) -> None:
-        self._path = path
+        super().__init__(path, parse_endpoint)
         self._protocols = protocols
-        self._parse_endpoint = parse_endpoint
-        self._problems: list[str] = []
-        self._warnings: list[str] = []
 
     def load(self) -> Config:
         try:
@@ -135,15 +86,17 @@ class _Reader:
             raise ConfigErrors([str(error)]) from None
         if content is None:
             content = {}
-        known = ["data", "durability", "retention", "users", "listeners", "sink"]
+        known = ["data", "durability", "retention", "users", "listeners", "routes"]
+        known += ["sink", "web", "spark"]
         top = self._mapping(content, "", known)
         if not isinstance(content, dict):
             raise ConfigErrors(self._problems)
         retention = self._mapping(top.get("retention", {}), "retention", ["seconds", "bytes"])
-        sink = self._mapping(top.get("sink", {}), "sink", ["lines", "bufferBytes"])
-        lines = sink.get("lines")
-        if lines is not None:
-            self._endpoint(lines, "sink.lines")
+        known = ["lines", "bufferBytes", "replay", "token"]
+        sink = self._mapping(top.get("sink", {}), "sink", known)
+        for name in ("lines", "replay"):
+            if sink.get(name) is not None:
+                self._endpoint(sink[name], f"sink.{name}")
         config = Config(
             data=Path(self._value(top, "", "data", Setting("data"))),
             durability=self._durability(top),
@@ -153,8 +106,13 @@ class _Reader:
             ),
             accounts=self._users(top.get("users", []), "users"),
             listeners=self._listeners(top.get("listeners")),
-            sink_lines=lines,
+            routes=self._routes(top.get("routes", [])),
+            sink_lines=sink.get("lines"),
             sink_buffer=self._value(sink, "sink", "bufferBytes", Setting(8 << 20, 1 << 16)),
+            sink_replay=sink.get("replay"),
+            sink_token=self._token(sink),
+            web=self._web(top.get("web", {})),
+            spark=self._spark(top, sink),
             warnings=self._warnings,
         )
         if self._problems:
@@ -164,12 +122,9 @@ class _Reader:
     def _read(self, path: Path) -> Any:
         content, twice = read_yaml(path)
         self._problems += twice
-        if _has_users(content) and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        if _has_secrets(content) and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
             self._warnings.append(f"{path} has passwords and others can read it (chmod 600 {path})")
         return content
-
-    def _wrong(self, path: str, problem: str) -> None:
-        self._problems.append(f"{path or self._path}: {problem}")
 
     def _durability(self, top: dict[str, Any]) -> str:
         durability: str = self._value(top, "", "durability", Setting("full"))
@@ -177,69 +132,13 @@ class _Reader:
             self._wrong("durability", f"must be one of {', '.join(DURABILITIES)}")
         return durability
 
-    def _mapping(self, value: Any, path: str, known: list[str]) -> dict[str, Any]:
-        """The value, if it is a mapping of known keys; what is wrong with it is noted."""
-        if not isinstance(value, dict):
-            self._wrong(path, f"must be a mapping, not {_kind(value)}")
-            return {}
-        for key, content in value.items():
-            if key not in known:
-                place, problem = _join(path, key), "unknown"
-                if "password" in known and (content is None or not str(key).isalpha()):
-                    # `{name: a, password:word}` has a key that is nobody's business.
-                    place, problem = path, "has a key that is unknown"
-                self._wrong(place, f"{problem}; known are {', '.join(known)}")
-        return value
-
-    def _list(self, value: Any, path: str) -> list[Any]:
-        if not isinstance(value, list):
-            self._wrong(path, f"must be a list, not {_kind(value)}")
-            return []
-        return value
-
-    def _value(self, mapping: dict[str, Any], path: str, key: str, setting: Setting) -> Any:
-        """The value of a key, checked; its default if it is not there or wrong."""
-        value: Any = mapping.get(key, setting.default)
-        wanted: Any = type(setting.default)
-        least: Any = setting.least
-        most: Any = setting.most
-        place = _join(path, key)
-        if type(value) is not wanted and not (wanted is float and type(value) is int):
-            self._wrong(place, f"must be {_KINDS[wanted]}, not {_kind(value)}")
-        elif wanted is str and not value:
-            self._wrong(place, "must not be empty")
-        elif wanted is str and not value.isprintable():
-            self._wrong(place, "must not have characters that cannot be printed")
-        elif setting.choices and value not in setting.choices:
-            self._wrong(place, f"must be one of {', '.join(setting.choices)}")
-        elif least is not None and not value >= least:  # so that a NaN is refused
-            self._wrong(place, f"must be at least {least}")
-        elif most is not None and value > most:
-            self._wrong(place, f"must be at most {most}")
-        else:
-            return wanted(value)
-        return setting.default
-
-    def _endpoint(self, value: Any, path: str) -> None:
-        if not isinstance(value, str):
-            self._wrong(path, f"must be an endpoint such as tcp:8080, not {_kind(value)}")
-            return
-        try:
-            endpoint = self._parse_endpoint(value)
-            if not 0 <= getattr(endpoint, "_port", 0) < 1 << 16:  # Twisted finds out at the start
-                raise ValueError("a port is at most 65535")
-        except Exception as error:  # each kind of endpoint has its own way to fail
-            reason = re.sub(r"^_\w+\(\) ", "", str(error))  # not the name of Twisted's function
-            if isinstance(error, LookupError):
-                reason = "no such socket was passed"
-            self._wrong(path, f"{value!r} is no endpoint: {reason}")
-
     def _users(self, value: Any, path: str) -> list[Account]:
         accounts = []
         names: set[str] = set()
         for number, item in enumerate(self._list(value, path)):
             place = f"{path}[{number}]"
-            user = self._mapping(item, place, ["name", "password", "publisher", "subscriber"])
+            known = ["name", "password", "publisher", "subscriber", "may"]
+            user = self._mapping(item, place, known)
             if not isinstance(item, dict):
                 continue
             name = self._name(user.get("name"), place, names)
@@ -248,8 +147,47 @@ class _Reader:
             subscriber = self._value(user, place, "subscriber", Setting(False))
             if not publisher and not subscriber:
                 self._wrong(place, "is neither publisher nor subscriber")
-            accounts.append(Account(User(name, publisher, subscriber), password))
+            rights = self._rights(user.get("may", {}), f"{place}.may")
+            accounts.append(Account(User(name, publisher, subscriber, rights), password))
         return accounts
+
+    def _rights(self, value: Any, path: str) -> Rights:
+        """What somebody may do, each a list of addresses with * and ?; all, if it is not there."""
+        rights = self._mapping(value, path, list(Rights._fields))
+        found = {}
+        for deed in Rights._fields:
+            if deed in rights:
+                place = f"{path}.{deed}"
+                patterns = self._list(rights[deed], place)
+                for number, pattern in enumerate(patterns):
+                    self._address(pattern, f"{place}[{number}]", "*?[")
+                found[deed] = tuple(map(str, patterns))
+        return Rights(**found)
+
+    def _routes(self, value: Any) -> list[Route]:
+        routes: list[Route] = []
+        for number, item in enumerate(self._list(value, "routes")):
+            path = f"routes[{number}]"
+            stanza = self._mapping(item, path, ["from", "to", "move"])
+            if not isinstance(item, dict):
+                continue
+            route = Route(
+                self._address(stanza.get("from"), f"{path}.from"),
+                self._address(stanza.get("to"), f"{path}.to"),
+                self._value(stanza, path, "move", Setting(False)),
+            )
+            if route.source and route.source == route.target:
+                self._wrong(path, "leads to where it begins")
+            elif any(route[:2] == other[:2] for other in routes):
+                self._wrong(path, f"{route} is there twice")
+            if route.moves and route.source.partition(":")[0] not in LINES:
+                self._wrong(f"{path}.move", f"is for {' and '.join(LINES)}: others keep nothing")
+            routes.append(route)
+        self._warnings += [
+            f"routes: {loop} is a loop; a message passes each address of it once"
+            for loop in loops(route for route in routes if route.source != route.target)
+        ]
+        return routes
 
     def _name(self, name: Any, path: str, taken: set[str]) -> str:
         if not isinstance(name, str) or not name:
@@ -304,11 +242,11 @@ class _Reader:
 
     def _listener(self, item: Any, path: str) -> Listener | None:
         if not isinstance(item, dict):
-            self._wrong(path, f"must be a mapping, not {_kind(item)}")
+            self._wrong(path, f"must be a mapping, not {kind_of(item)}")
             return None
         protocol = item.get("protocol")
         factory = self._protocols.get(protocol) if isinstance(protocol, str) else None
-        known = ["protocol", "endpoint", "maxConnections", "users"]
+        known = ["protocol", "endpoint", "maxConnections", "users", "guests"]
         settings: dict[str, Setting] = {}
         if factory is None:
             self._wrong(f"{path}.protocol", f"must be one of {', '.join(self._protocols)}")
@@ -323,6 +261,7 @@ class _Reader:
             stanza.get("endpoint", ""),
             self._value(stanza, path, "maxConnections", Setting(1000, 1)),
             self._users(stanza["users"], f"{path}.users") if "users" in stanza else None,
+            self._rights(stanza.get("guests", {}), f"{path}.guests"),
             {name: self._value(stanza, path, name, setting) for name, setting in settings.items()},
         )
 
@@ -341,23 +280,13 @@ class _Reader:
         return self._mapping(item, path, known)
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return {dict: "a mapping", list: "a list", **_KINDS}.get(type(value), type(value).__name__)
-
-
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
-
-
-def _has_users(content: Any) -> bool:
-    """Whether it is a file with passwords in it: users of its own, or of a listener."""
+def _has_secrets(content: Any) -> bool:
+    """Whether it is a file with secrets: users of its own or of a listener, or a token."""
     if not isinstance(content, dict):
         return False
     listeners = content.get("listeners")
     stanzas = listeners if isinstance(listeners, list) else []
-    return any(isinstance(part, dict) and part.get("users") for part in [content, *stanzas])
+    parts = [content, *stanzas, content.get("sink"), content.get("web")]
+    return any(
+        isinstance(part, dict) and (part.get("users") or part.get("token")) for part in parts
+    )

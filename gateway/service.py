@@ -25,6 +25,7 @@ from gateway.store import JournalRefused
 
 log = Logger()
 
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where "everywhere" is, from here
 FINISH = 5.0  # seconds that what is under way has when the gateway ends
 
 
@@ -99,7 +100,7 @@ class Gateway(MultiService):
         super().__init__()
         self._reactor = reactor
         self._ports: list[tuple[Port, Any]] = []
-        self._listening: list[IListeningPort] = []
+        self._listening: dict[str, IListeningPort] = {}  # by path
         self._threads: tuple[Threads, ...] = ()
         self.warnings: list[str] = []
 
@@ -113,12 +114,29 @@ class Gateway(MultiService):
             factory = ConnectionLimit(factory, most, broker, port.name)
         self._ports.append((port, factory))
 
+    def connections(self) -> dict[str, int]:
+        """How many clients there are, by protocol."""
+        counts: dict[str, int] = {}
+        for port, factory in self._ports:
+            if isinstance(factory, ConnectionLimit) and port.path.startswith("listeners"):
+                counts[port.name] = counts.get(port.name, 0) + len(factory.protocols)
+        return counts
+
+    def where(self, path: str) -> str | None:
+        """The host and port that something in the configuration listens on, for who is here."""
+        listening = self._listening.get(path)
+        host: Any = listening and listening.getHost()
+        if not hasattr(host, "port"):
+            return None
+        here = _LOOPBACK.get(host.host, host.host)
+        return f"[{here}]:{host.port}" if ":" in here else f"{here}:{host.port}"
+
     def privilegedStartService(self) -> None:
         super().privilegedStartService()
         problems: list[str] = []
 
         def bound(listening: IListeningPort, port: Port) -> None:
-            self._listening.append(listening)
+            self._listening[port.path] = listening
             log.info("{name} listens on {where}", name=port.name, where=_where(listening))
 
         def not_bound(failure: Failure, port: Port) -> None:
@@ -147,7 +165,7 @@ class Gateway(MultiService):
 
     def stopService(self) -> Deferred[Any]:
         async def stop() -> None:
-            for listening in self._listening:
+            for listening in self._listening.values():
                 await maybeDeferred(listening.stopListening)
             await self._finish()
             await MultiService.stopService(self)

@@ -11,7 +11,7 @@ import yaml
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.testing import MemoryReactorClock
 
-from gateway.config import Config, ConfigErrors, load
+from gateway.config import Config, ConfigErrors, SparkSettings, load
 from gateway.interfaces import User
 from gateway.store import Retention
 from gateway.tap import PROTOCOLS
@@ -22,6 +22,13 @@ SECRET = "hunter2"
 USER = {"name": "pub", "password": SECRET, "publisher": True}
 LISTENER = {"protocol": "qlite", "endpoint": "tcp:8080:interface=127.0.0.1"}
 GOOD = {"users": [USER], "listeners": [LISTENER]}
+
+WITH_SPARK = {
+    **GOOD,
+    "sink": {"replay": "tcp:7001"},
+    "web": {"endpoint": "tcp:8000"},
+    "spark": {"enabled": True},
+}
 
 
 def read(path: Path) -> Config:
@@ -146,6 +153,24 @@ class TestWhatItSays:
     def test_no_sink_is_said_with_null(self, files: Files) -> None:
         assert files.load({**GOOD, "sink": {"lines": None}}).sink_lines is None
 
+    def test_the_web_and_spark_are_off_unless_they_are_asked_for(self, files: Files) -> None:
+        config = files.load({**GOOD, "web": {"endpoint": None}, "spark": {"archive": "a"}})
+        assert (config.web, config.spark) == (None, None)
+
+    def test_what_is_said_of_the_web_and_of_spark_counts(self, files: Files) -> None:
+        """Its checkpoint is with the data, and an archive is a job more."""
+        token = "0123456789abcdef"
+        web = {"endpoint": "tcp:8000", "token": token}
+        spark = {"enabled": True, "master": "local[2]", "jobs": ["rates"], "archive": "old"}
+        config = files.load({**WITH_SPARK, "data": "d", "web": web, "spark": spark})
+        assert config.web is not None
+        assert config.web.endpoint == "tcp:8000"
+        assert config.web.token is not None
+        assert config.web.token.reveal() == token.encode()
+        assert token not in repr(config)
+        jobs = ["rates", "archive"]
+        assert config.spark == SparkSettings("local[2]", jobs, Path("d/spark"), Path("old"))
+
 
 ENDPOINT = "listeners[0].endpoint: "
 MISTAKES: dict[str, tuple[Any, str]] = {
@@ -177,6 +202,28 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "sink": ({**GOOD, "sink": {"lines": "nowhere"}}, "sink.lines: 'nowhere' is no endpoint: "),
     "sink no text": ({**GOOD, "sink": {"lines": 7}}, "sink.lines: must be an endpoint such as tcp"),
+    "web no mapping": ({**GOOD, "web": 8000}, "web: must be a mapping, not a whole number"),
+    "web": ({**GOOD, "web": {"endpoint": "here"}}, "web.endpoint: 'here' is no endpoint: "),
+    "web token short": ({**GOOD, "web": {"token": SECRET}}, "web.token: must be text of 16 or mo"),
+    "web token odd": ({**GOOD, "web": {"token": "a b " * 9}}, "web.token: must be text of 16 or "),
+    "spark without replay": (
+        {**GOOD, "web": {"endpoint": "tcp:8000"}, "spark": {"enabled": True}},
+        "spark.enabled: needs sink.replay to be a tcp: endpoint",
+    ),
+    "spark without web": (
+        {**GOOD, "sink": {"replay": "tcp:7001"}, "spark": {"enabled": True}},
+        "spark.enabled: needs web.endpoint to be a tcp: endpoint",
+    ),
+    "spark in memory": (
+        {**WITH_SPARK, "durability": "memory"},
+        "spark.enabled: needs the log on disk",
+    ),
+    "spark without jobs": ({**GOOD, "spark": {"jobs": []}}, "spark.jobs: must be names, such as r"),
+    "spark job no name": ({**GOOD, "spark": {"jobs": ["a,b"]}}, "spark.jobs: must be names"),
+    "spark archive nowhere": (
+        {**GOOD, "spark": {"jobs": ["archive"]}},
+        "spark.archive: must say where",
+    ),
     "no protocol": (
         {**GOOD, "listeners": [{"endpoint": "tcp:1"}]},
         "listeners[0].protocol: must be one of qlite",
@@ -471,10 +518,15 @@ class TestTheExample:
 
     def test_it_shows_every_top_level_setting_with_its_default(self, files: Files) -> None:
         """What the example says is what an empty file means."""
-        keys = {"data", "durability", "retention", "users", "listeners", "sink"}
+        keys = {"data", "durability", "retention", "users", "listeners", "routes", "sink"}
+        keys |= {"web", "spark"}
         assert self.example.keys() == keys
         assert self.example["retention"].keys() == {"seconds", "bytes"}
-        assert self.example["sink"].keys() == {"lines", "bufferBytes"}
+        assert self.example["sink"].keys() == {"lines", "bufferBytes", "replay", "token"}
+        assert self.example["web"].keys() == {"endpoint", "token"}
+        assert self.example["spark"].keys() == {
+            *("enabled", "master", "jobs", "checkpoint", "archive")
+        }
         shown, default = read(EXAMPLE), files.load(GOOD)
         for field in ("data", "durability", "retention", "sink_buffer"):
             assert getattr(shown, field) == getattr(default, field)
@@ -509,7 +561,7 @@ class TestTheExample:
 
     def test_it_listens_on_loopback_only(self) -> None:
         endpoints = [stanza["endpoint"] for stanza in self.example["listeners"]]
-        endpoints.append(self.example["sink"]["lines"])
+        endpoints += [self.example["sink"]["lines"], self.example["sink"]["replay"]]
         assert all(re.fullmatch(r"tcp:\d+:interface=127\.0\.0\.1", each) for each in endpoints)
 
 

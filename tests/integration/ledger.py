@@ -22,12 +22,26 @@ class Publisher:
         self.asked: list[int] = []
         self.answered: set[int] = set()
         self._padding = b"." * size
+        self._peer: QlitePeer | None = None
 
     def log_in(self, port: int) -> None:
+        self._close()
         self._peer = QlitePeer(port, "pub")
+
+    def _close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
 
     def push(self, popper: Popper | None = None, most: int = 1 << 30) -> None:
         """Until so many are answered, or the gateway dies."""
+        try:
+            self._push_until_it_dies(popper, most)
+        finally:
+            self._close()
+
+    def _push_until_it_dies(self, popper: Popper | None, most: int) -> None:
+        assert self._peer is not None
         under_way: list[tuple[list[int], int]] = []
         with contextlib.suppress(ConnectionError):
             while most > 0 or under_way:
@@ -42,12 +56,12 @@ class Publisher:
                     self._hear(batch)
                     if popper:
                         popper.is_safe(popped)
-        self._peer.close()
 
     def _push(self, number: int) -> bytes:
         return b"PUSH;%s %d " % (self.name.encode(), number) + self._padding
 
     def _hear(self, batch: Iterable[int]) -> None:
+        assert self._peer is not None
         for number in batch:
             answer = self._peer.hear()
             if len(answer) < 9:

@@ -28,6 +28,7 @@ class Gateway(NamedTuple):
     port: int
     sink: int
     config: Path
+    replay: int
 
     def memory(self) -> int:
         """Bytes of memory that the process has."""
@@ -39,6 +40,7 @@ class Gateway(NamedTuple):
 def gateway(directory: Path, reactor: str = "uvloop", **qlite: Any) -> Iterator[Gateway]:
     """A real gateway with one qlite listener and a line sink, for the length of a test."""
     port, sink = free_port(), free_port()
+    replay = free_port()
     config = directory / "gateway.yaml"
     listener = {
         "protocol": "qlite",
@@ -54,12 +56,18 @@ def gateway(directory: Path, reactor: str = "uvloop", **qlite: Any) -> Iterator[
         "durability": durability,
         "users": USERS,
         "listeners": [listener],
-        "sink": {"lines": f"tcp:{sink}:interface=127.0.0.1", "bufferBytes": 1 << 20},
+        "sink": {
+            "lines": f"tcp:{sink}:interface=127.0.0.1",
+            "bufferBytes": 1 << 20,
+            "replay": f"tcp:{replay}:interface=127.0.0.1",
+            **listener.pop("replaySink", {}),
+        },
+        **listener.pop("settings", {}),
     }
     config.write_text(yaml.safe_dump(content))
     config.chmod(0o600)
     with running(config, port, reactor=reactor) as process:
-        yield Gateway(process, port, sink, config)
+        yield Gateway(process, port, sink, config, replay)
 
 
 class QlitePeer:
@@ -68,6 +76,13 @@ class QlitePeer:
     def __init__(self, port: int, name: str | None = None) -> None:
         """Log in as `name`, pub or sub; without one, stay a stranger."""
         self.socket = socket.create_connection(("127.0.0.1", port), 20)
+        try:
+            self._log_in(name)
+        except BaseException:  # the gateway died
+            self.close()
+            raise
+
+    def _log_in(self, name: str | None) -> None:
         self.greeting = self.hear()
         if name is not None:
             role, password = {"pub": (0, b"publisher"), "sub": (1, b"subscriber")}[name]

@@ -126,20 +126,26 @@ def test_it_serves_on_either_reactor_until_it_is_asked_to_end(
 
 
 def test_the_example_runs_as_it_is(tmp_path: Path) -> None:
-    """etc/mqgateway.yaml serves, on ports that are free here; its data is where it is started."""
-    text = (ROOT / "etc" / "mqgateway.yaml").read_text()
-    port, sink = free_port(), free_port()
-    text = text.replace("tcp:8080:interface", f"tcp:{port}:interface", 2)
-    text = text.replace(f"tcp:{port}:interface", "tcp:8080:interface", 1)  # the first is a comment
-    text = text.replace("tcp:7000:interface", f"tcp:{sink}:interface")
+    """etc/mqgateway.yaml serves, on ports that are free here and without Spark, which has a test of
+    its own; its data is where it is started, and it says where the dashboard is."""
+    content = yaml.safe_load((ROOT / "etc" / "mqgateway.yaml").read_text())
+    stanzas = [*content["listeners"], content["web"]]
+    for stanza in stanzas:
+        stanza["endpoint"] = f"tcp:{free_port()}:interface=127.0.0.1"
+    for name in ("lines", "replay"):
+        content["sink"][name] = f"tcp:{free_port()}:interface=127.0.0.1"
+    content["spark"]["enabled"] = False
+    port, web = (int(stanzas[number]["endpoint"].split(":")[1]) for number in (0, -1))
     config = tmp_path / "mqgateway.yaml"
-    config.write_text(text)
-    with running(config, sink) as process, connect(port) as client:
+    config.write_text(yaml.safe_dump(content))
+    with running(config, web) as process, connect(port) as client:
         assert is_served(client)
         assert (tmp_path / "data" / "journal.sqlite3").exists()
+        assert (tmp_path / "data" / "token").stat().st_mode & 0o777 == 0o600
         assert process.stop() == 0
     log = process.log.read_text()
     assert "has passwords and others can read it" in log
+    assert f"the dashboard is at http://127.0.0.1:{web}/\n" in log
     assert "Traceback" not in log
 
 

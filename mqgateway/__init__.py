@@ -1,0 +1,1 @@
+"""The command `mqgateway`: send, receive and watch from a shell."""

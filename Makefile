@@ -1,16 +1,36 @@
-# Two commands: `make run` and `make test`.  Both set up .venv first, and only when it must be.
+# `make run`, `make demo` and `make test`.  All set up .venv first, and only when it must be.
 
 PYTHON ?= python3
 CONFIG ?= etc/mqgateway.yaml
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test lint types bench clean
+# install,command,package,consequence: for what pip does not have.  The rest works without it.
+define install
+	@command -v $(1) >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing $(2) ..." && \
+			apt-get install -y $(2) >.venv/apt.log 2>&1; } || \
+		echo "$(1) is missing, and $(3); on Debian: apt-get install $(2)"
+endef
+
+# make demo SECONDS=30 RATE=1000: how long, and how many messages a second.
+SECONDS ?=
+RATE ?=
+
+.PHONY: run demo test lint types bench clean
 
 run: $(READY)
+	$(call install,java,openjdk-17-jre-headless,Spark does not run without it)
 	@$(BIN)/twistd --nodaemon --pidfile= --reactor=uvloop mqgateway --config $(CONFIG)
 
+demo: $(READY)
+	$(call install,java,openjdk-17-jre-headless,the demo runs without Spark)
+	@$(BIN)/python -m demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(ARGS)
+
 test: $(READY)
+	$(call install,java,openjdk-17-jre-headless,the tests of Spark are skipped)
+	$(call install,chromium,chromium,the tests of the dashboard are skipped)
+	$(call install,chromedriver,chromium-driver,the tests of the dashboard are skipped)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(READY)

@@ -105,6 +105,9 @@ def test_the_wheel_has_the_packages_and_the_plugin(installed: Installed) -> None
         for package in ("gateway", "protocols", "spark")
         for path in (ROOT / package).rglob("*.py")
     }
+    page = {str(path.relative_to(ROOT)) for path in (ROOT / "gateway/web/page").iterdir()}
+    assert "gateway/web/page/index.html" in page
+    assert page <= names
     assert "protocols/qlite/server.py" in modules
     assert "spark/__init__.py" in modules
     assert modules | {"twisted/plugins/mqgateway_plugin.py"} <= names
@@ -114,9 +117,10 @@ def test_the_wheel_has_nothing_else(installed: Installed) -> None:
     """No tests, no bench, no plugin cache, and nothing that would hide Twisted itself."""
     names = ZipFile(installed.wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"gateway", "protocols", "spark", "twisted"}
-    ours = [name for name in names if name.startswith("twisted")]
-    assert ours == ["twisted/plugins/mqgateway_plugin.py"]
+    ours = {"gateway", "mqgateway", "protocols", "pyspark_mqgateway", "spark"}
+    assert tops == {*ours, "twisted"}
+    plugins = [name for name in names if name.startswith("twisted")]
+    assert plugins == ["twisted/plugins/mqgateway_plugin.py"]
 
 
 def test_it_is_the_wheel_that_is_used(installed: Installed) -> None:

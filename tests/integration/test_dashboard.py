@@ -194,6 +194,7 @@ def post_everything(gateway: Gateway) -> None:
         [
             {"protocol": "qlite", "user": "pub", "client": f"127.0.0.1:{5000 + n}"}
             | {"started": start + n, "ended": start + n + 9 if n % 3 else None, "seconds": 9.0}
+            | ({"state": "lost", "seconds": None} if n == 8 else {"state": "closed"})
             for n in range(9)
         ],
         *("client", "started"),
@@ -224,7 +225,8 @@ def test_what_spark_posts_is_what_the_page_shows(
         page.until_shown("top", "first-sender-messages", "900")
         page.until_shown("refusals", "count", "10")
         page.until_shown("sessions", "open", "3")
-        page.until_shown("sessions", "ended", "6")
+        page.until_shown("sessions", "ended", "5")
+        page.until_shown("sessions", "lost", "1")
         page.until(lambda: page.text("#spark") == "6 of 6", "that six queries run")
         drawn = "return document.querySelectorAll('.chart .main-svg').length"
         page.until(lambda: page.browser.execute_script(drawn) >= 5, "its charts")

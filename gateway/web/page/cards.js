@@ -225,10 +225,14 @@ function sessions(store) {
   const empty = needsSpark(store, rows);
   if (empty) return { empty };
   const open = rows.filter((row) => row.ended == null);
+  const lost = rows.filter((row) => row.state === "lost");
+  const ended = rows.length - open.length - lost.length;
+  const lasted = (row) => (row.ended == null ? pill("open") : row.state === "lost" ? pill("lost") : duration(row.seconds));
   return {
-    values: quiet(value("open", count(open.length)), " open, ", value("ended", count(rows.length - open.length)), " ended"),
+    values: quiet(value("open", count(open.length)), " open, ", value("ended", count(ended)), " ended",
+      ...(lost.length ? [", ", value("lost", count(lost.length)), " lost: nobody saw their end"] : [])),
     table: table([["client", (row) => row.client], ["protocol", (row) => row.protocol], ["user", (row) => row.user || "–"],
-      ["started", (row) => clock(row.started)], ["lasted", (row) => (row.ended == null ? pill("open") : duration(row.seconds)), true]],
+      ["started", (row) => clock(row.started)], ["lasted", lasted, true]],
     rows.slice(0, 100), "sessions"),
   };
 }

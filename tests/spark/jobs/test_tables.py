@@ -57,9 +57,9 @@ def test_the_busiest_senders_and_addresses_are_counted_over_all_batches(
         record("accepted", sender="", body=b""),
         record("taken", sender="s00", receiver="s01"),
     )
-    assert found[:2] == [("address", "queue:jobs", 27, 51), ("address", "topic:jobs", 1, 3)]
-    assert found[2:-1] == [("sender", f"s{n:02}", 1, 2) for n in range(19)]
-    assert found[-1] == ("sender", "s24", 3, 6)
+    assert found[:2] == [("address", "queue:jobs", 27, 51, 0), ("address", "topic:jobs", 1, 3, 0)]
+    assert found[2:-1] == [("sender", f"s{n:02}", 1, 2, 0) for n in range(19)]
+    assert found[-1] == ("sender", "s24", 3, 6, 0)
 
 
 def test_a_size_is_in_the_first_bucket_that_it_fits_into(spark: SparkSession) -> None:

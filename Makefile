@@ -5,11 +5,12 @@ CONFIG ?= etc/mqgateway.yaml
 BIN := .venv/bin
 READY := .venv/.ready
 
-# install,command,package,consequence: for what pip does not have.  The rest works without it.
+# install,command,package,consequence: for what pip does not have.  The rest works without it.  The
+# machine's list of packages may be old, or none.
 define install
 	@command -v $(1) >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing $(2) ..." && \
-			apt-get install -y $(2) >.venv/apt.log 2>&1; } || \
+			{ apt-get install -y $(2) || { apt-get update && apt-get install -y $(2); }; } >.venv/apt.log 2>&1; } || \
 		echo "$(1) is missing, and $(3); on Debian: apt-get install $(2)"
 endef
 

@@ -11,18 +11,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from bench import awcs, mqserver, qlite, rq, sk2mq
+from bench import awcs, beside, mqserver, qlite, reading, rq, sk2mq
 from bench.flatness import Flatness, Memory, Plan, connected, stored
 from bench.load import LoadError
 from bench.machine import code, machine
-from bench.measure import Progress, Result, Subject, rounds
+from bench.measure import Finding, Progress, Result, Subject, rounds
 from bench.server import REPOSITORY, Lab, ServerError
 from bench.table import Report, lines, save
+from gateway.supervisor import missing
 
 SUBJECTS = [cast(Subject, module) for module in (qlite, awcs, sk2mq, rq, mqserver)]
 DURABILITIES = ["memory", "normal", "full"]
 PUBLISHERS = 8  # as many as any row uses
 FULL = Plan(rounds=9, seconds=0.6)  # many and short: the machine may have other things to do
+SPARK_TURNS = 5
 QUICK = Plan(rounds=4, seconds=0.25)
 
 
@@ -32,6 +34,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--reactor", default="uvloop", choices=["uvloop", "epoll"])
     parser.add_argument("--rounds", type=int, help="how often each server has its turn")
     parser.add_argument("--seconds", type=float, help="how long a turn is")
+    parser.add_argument("--spark", action="store_true", help="only Spark: reading, and beside us")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows with this in a name")
     return parser.parse_args()
 
@@ -64,17 +67,23 @@ def run(directory: Path, chosen: argparse.Namespace, progress: Progress) -> Repo
     plan = Plan(chosen.rounds or plan.rounds, chosen.seconds or plan.seconds)
     about = machine(chosen.reactor)
     lab = Lab(directory, chosen.reactor)
-    found = {subject.TITLE: rows(lab, subject, plan, chosen.only, progress) for subject in SUBJECTS}
+    subjects = [] if chosen.spark else SUBJECTS
+    found = {subject.TITLE: rows(lab, subject, plan, chosen.only, progress) for subject in subjects}
     flatness: list[Flatness] = []
     memory: list[Memory] = []
-    if not chosen.quick and not chosen.only:
+    spark: list[Finding] = []
+    if not (chosen.quick or chosen.only or chosen.spark):
         for mode in ["memory", "full"]:
             pairs, taken = stored(lab, SUBJECTS[0], mode, plan, progress)
             flatness += pairs
             memory.append(taken)
         for mode in ["bare", "memory", "full"]:
             flatness += connected(lab, SUBJECTS[0], mode, plan, progress)
-    return Report(about, code(), vars(chosen), found, flatness, memory)
+    if chosen.spark or not (chosen.quick or chosen.only or missing()):
+        turns = 2 if chosen.quick else SPARK_TURNS
+        spark += reading.read(lab, turns, progress)
+        spark += beside.beside(lab, turns, progress)
+    return Report(about, code(), vars(chosen), found, flatness, memory, spark)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.server import REPOSITORY
 
-CODE = ["gateway", "protocols", "twisted"]  # what a server loads when it starts
+CODE = ["gateway", "protocols", "spark", "twisted"]  # what a server loads when it starts
 
 
 def machine(reactor: str) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def machine(reactor: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "twisted": version("twisted"),
         "uvloop": version("uvloop"),
+        "pyspark": version("pyspark"),
         "reactor": reactor,
     }
 

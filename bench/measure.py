@@ -97,6 +97,32 @@ class Result(NamedTuple):
         return median(mine.cost / its.cost for mine, its in pairs)
 
 
+class Finding(NamedTuple):
+    """One number that was found otherwise, and what we aim at."""
+
+    name: str
+    value: float
+    least: float | None = None
+    most: float | None = None
+    about: str = ""
+
+    @classmethod
+    def of(cls, name: str, values: list[float], **aim: float) -> Finding:
+        """The median of several."""
+        spread = f"{number(min(values))} to {number(max(values))}"
+        return cls(name, median(values), **aim, about=spread)
+
+    @property
+    def is_missed(self) -> bool:
+        return (self.least is not None and self.value < self.least) or (
+            self.most is not None and self.value > self.most
+        )
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
 def meter(server: Server, work: Callable[[], int]) -> Sample:
     """Measure work that returns how many messages it moved.
 

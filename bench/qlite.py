@@ -59,7 +59,7 @@ class QliteClients:
         self._stored = 0  # messages that are there to stay
         roles = [*[(0, b"pub", b"publisher")] * publishers, (1, b"sub", b"subscriber")]
         with ThreadPoolExecutor(LOGINS) as logins:
-            *self._publishers, self._subscriber = logins.map(lambda role: self._open(*role), roles)
+            *self.publishers, self._subscriber = logins.map(lambda role: self._open(*role), roles)
 
     def _open(self, role: int, name: bytes, password: bytes) -> socket.socket:
         connection = dial(self.server.port)
@@ -71,7 +71,7 @@ class QliteClients:
         return connection
 
     def close(self) -> None:
-        for connection in [*self._publishers, self._subscriber]:
+        for connection in [*self.publishers, self._subscriber]:
             connection.close()
 
     # Loads.
@@ -81,7 +81,7 @@ class QliteClients:
         streams = self._push_streams(active, window)
         sample = meter(self.server, lambda: drive_for(streams, seconds))
         self._check_pushed(streams, sample.messages)
-        self._drain(sample.messages, FILL_WINDOW)
+        self.drain(sample.messages, FILL_WINDOW)
         return sample
 
     def pop(self, seconds: float) -> Sample:
@@ -94,7 +94,7 @@ class QliteClients:
         streams = self._push_streams(1, WINDOW)
         count = drive_for(streams, seconds)
         self._check_pushed(streams, count)
-        return self._drain(count, WINDOW)
+        return self.drain(count, WINDOW)
 
     def wake(self, seconds: float) -> Sample:
         """Push one message to a subscriber that waits for it, again and again.
@@ -102,7 +102,7 @@ class QliteClients:
         Timed is the way from the PUSH to the subscriber.  The LEN before it, on the publisher's
         connection, is answered after the LPOP was read, so that the subscriber does wait.
         """
-        publisher, subscriber = self._publishers[0], self._subscriber
+        publisher, subscriber = self.publishers[0], self._subscriber
         latencies: list[float] = []
 
         def wake_until(end: float) -> int:
@@ -122,21 +122,22 @@ class QliteClients:
         return sample._replace(seconds=sum(latencies), latencies=latencies)
 
     def fill(self, count: int) -> None:
-        streams = self._push_streams(min(4, len(self._publishers)), FILL_WINDOW)
+        streams = self._push_streams(min(4, len(self.publishers)), FILL_WINDOW)
         drive_count(streams, count)
         self._check_pushed(streams, count)
         self._stored += count
 
     def _push_streams(self, active: int, window: int) -> list[Stream]:
-        if active > len(self._publishers):
-            raise ValueError(f"only {len(self._publishers)} publishers are connected")
-        publishers = self._publishers[:active]
+        if active > len(self.publishers):
+            raise ValueError(f"only {len(self.publishers)} publishers are connected")
+        publishers = self.publishers[:active]
         return [Stream(publisher, PUSH, NUMBER_SIZE, window) for publisher in publishers]
 
     def _pop_stream(self, window: int) -> Stream:
         return Stream(self._subscriber, SPOP, len(POPPED), window)
 
-    def _drain(self, count: int, window: int) -> Sample:
+    def drain(self, count: int, window: int) -> Sample:
+        """Take so many out, which must be all."""
         if self._is_bare:
             return Sample(0, 0.0, 0.0)
         stream = self._pop_stream(window)
@@ -166,7 +167,7 @@ class QliteClients:
     def _check_stored(self, more: int) -> None:
         """That so many messages wait as we believe; the bare responder has none."""
         if not self._is_bare:
-            ask(self._publishers[0], LEN, _number_answer(9, b"PASS;", self._stored + more))
+            ask(self.publishers[0], LEN, _number_answer(9, b"PASS;", self._stored + more))
 
 
 def connect(server: Server, publishers: int) -> QliteClients:

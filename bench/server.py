@@ -76,7 +76,7 @@ class Lab:
     """Starts servers in a directory of their own, and stops each when its context ends."""
 
     def __init__(self, directory: Path, reactor: str) -> None:
-        self._directory = directory
+        self.directory = directory
         self._reactor = reactor
         self._started = 0
 
@@ -93,8 +93,9 @@ class Lab:
         durability: str,
         listener: dict[str, Any],
         users: list[dict[str, Any]],
+        **sections: Any,
     ) -> Server:
-        """An mqgateway with one listener and no sink."""
+        """An mqgateway with one listener and, unless there are more sections, nothing else."""
         port, config, log = free_port(), self._new("yaml"), self._new("log")
         stanza = {**listener, "endpoint": f"tcp:{port}:interface=127.0.0.1"}
         config.touch(0o600)
@@ -105,6 +106,7 @@ class Lab:
                     "durability": durability,
                     "users": users,
                     "listeners": [stanza],
+                    **sections,
                 }
             )
         )
@@ -120,7 +122,7 @@ class Lab:
 
     def _new(self, kind: str) -> Path:
         self._started += 1
-        return self._directory / f"{self._started}.{kind}"
+        return self.directory / f"{self._started}.{kind}"
 
 
 def free_port() -> int:

@@ -10,7 +10,7 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from bench.flatness import AIM, MEMORY_AIM, Flatness, Memory
-from bench.measure import Result, Sample
+from bench.measure import Finding, Result, Sample, number
 from bench.server import REPOSITORY
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -22,6 +22,10 @@ each round's own ratio to the bare Twisted responder, (rounds) the least and the
 CPU us: the server's processor time for a message, of all its threads, from /proc's schedstat; what
 it still does after the last answer counts.  LPOP: the time from the PUSH until the subscriber that
 waits has the message; its CPU is that of the whole cycle: LPOP, LEN and PUSH."""
+SPARK_LEGEND = """\
+rows/s: without the time that a query takes to start.  To the page: from the acknowledgement of a
+message until the page is told of it, all jobs running.  Beside: of what the same gateway does in
+the same round while Spark stands still."""
 FLAT_LEGEND = """\
 PUSH; each round is taken out again.  x CPU and x time: what a message costs the server and how long
 it takes, relative to the line above."""
@@ -36,6 +40,7 @@ class Report(NamedTuple):
     rows: dict[str, list[Result]]  # by the subject's title
     flatness: list[Flatness]
     memory: list[Memory]
+    spark: list[Finding]
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -54,13 +59,18 @@ def lines(report: Report) -> Iterator[str]:
         for result in results:
             yield _row_line(result, "" if result.row.name == name else result.row.name)
             name = result.row.name
-    yield ""
-    yield LEGEND
+    if report.rows:
+        yield ""
+        yield LEGEND
     if report.flatness:
         yield from _flat_lines(report.flatness)
     if report.memory:
         yield from _memory_lines(report.memory)
     yield from _beside_lines(report)
+    if report.spark:
+        yield from _spark_lines(report.spark)
+        yield ""
+        yield SPARK_LEGEND
     count = sum(MISSED in line for line in _aimed_lines(report))
     yield ""
     yield f"{count} aims missed" if count else "no aim missed"
@@ -73,6 +83,7 @@ def _aimed_lines(report: Report) -> Iterator[str]:
     yield from _flat_lines(report.flatness)
     yield from _memory_lines(report.memory)
     yield from _beside_lines(report)
+    yield from _spark_lines(report.spark)
 
 
 def _row_line(result: Result, name: str) -> str:
@@ -145,6 +156,19 @@ def _memory_lines(memory: list[Memory]) -> Iterator[str]:
         yield f"{line}  {MISSED}" if found.each > MEMORY_AIM else line
 
 
+def _spark_lines(findings: list[Finding]) -> Iterator[str]:
+    yield ""
+    yield f"{'Spark':46}{'':>12}{'aim':>12}"
+    for found in findings:
+        aim = ""
+        if found.least is not None:
+            aim = f">= {number(found.least)}"
+        elif found.most is not None:
+            aim = f"<= {number(found.most)}"
+        line = f"{found.name:46}{number(found.value):>12}{aim:>12}  {found.about}"
+        yield f"{line}  {MISSED}" if found.is_missed else line
+
+
 def save(report: Report) -> Path:
     """Write the run to its own file, named after the time in UTC."""
     RESULTS.mkdir(exist_ok=True)
@@ -173,6 +197,7 @@ def save(report: Report) -> Path:
         "rows": rows,
         "flatness": flatness,
         "memory": memory,
+        "spark": [found._asdict() for found in report.spark],
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path

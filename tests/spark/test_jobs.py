@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.client import Client, place_of
 from spark.jobs.busiest import KEPT, Busiest
 from spark.jobs.description import find
 from spark.jobs.sessions import LONGEST, Event, Session, follow
@@ -206,12 +207,13 @@ class TestRefusals:
                 stranger = QlitePeer(running.port)
                 assert stranger.ask(b"\x00pub;" + b"\0" * 32).startswith(b"FAIL;")
                 stranger.close()
-            soon = datetime.datetime.fromtimestamp(time.time() + 10, datetime.UTC)
-            frame = spark.createDataFrame(
-                [("queue:short", "x", soon)], "address string, body string, due timestamp"
-            )
-            options = {"endpoint": endpoint, "create": "true"}
-            frame.write.format("mqgateway").options(**options).mode("append").save()
+            with Client(place_of({"endpoint": endpoint})) as client:
+
+                def was_in_time() -> int:
+                    soon = time.time() + 0.5
+                    return client.publish("", 0, [("queue:short", b"x", soon)], "spark", True)[0]
+
+                wait_for(was_in_time)
 
             def found() -> dict[tuple[str, str, str], int]:
                 job = find("refusals")

@@ -18,7 +18,7 @@ from gateway.web.tables import Results, Tables
 log = Logger()
 
 TICK = 1.0  # seconds between two looks at the gateway itself
-GATHER = 0.25  # seconds in which all that a job posts is told at once
+GATHER = 0.25  # seconds between two times that browsers are told what jobs post
 
 
 class Board:
@@ -61,7 +61,7 @@ class Board:
         """Rows from a job, or Refused."""
         self._tables.post(results)
         if self._gathering is None:
-            self._gathering = self._clock.callLater(GATHER, self._tell_changes)
+            self._tell_changes()
 
     def query(self, query: Query) -> None:
         """Health of a query, or Refused."""
@@ -98,8 +98,12 @@ class Board:
             self.readers.tell(event("gateway", self._gateway()))
 
     def _tell_changes(self) -> None:
+        """Tell what is new at once; what comes soon after, together."""
         self._gathering = None
         changes = self._tables.changes()
+        if not changes:
+            return
+        self._gathering = self._clock.callLater(GATHER, self._tell_changes)
         if self.readers:
             for change in changes:
                 self.readers.tell(event("result", change))

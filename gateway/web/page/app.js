@@ -14,10 +14,12 @@ const dirty = new Set();
 const show = (id, text) => { document.getElementById(id).textContent = text; };
 let heard = Date.now();
 let timer = null;
+let drawn = 0;
 
+// At once, unless it was drawn just now.
 function changed(...jobs) {
   for (const job of jobs) dirty.add(job);
-  timer ??= setTimeout(() => { timer = null; requestAnimationFrame(draw); }, DRAW);
+  timer ??= setTimeout(() => { timer = null; drawn = Date.now(); requestAnimationFrame(draw); }, Math.max(0, drawn + DRAW - Date.now()));
 }
 
 function draw() {

@@ -22,6 +22,7 @@ NAME = "spark"  # before each line of its output in the log
 SHORT_LIFE = 30.0  # seconds; Spark itself takes ten to start, and one that ends sooner is no good
 FIRST_DELAY = 1.0  # seconds until it is started again, doubled with each short life
 LONGEST_DELAY = 60.0
+NICE = 15  # how much it gives way: when there is too little time for both, the gateway goes first
 KILL_AFTER = 10.0  # seconds that it has to end when asked; it stops its queries first
 
 
@@ -57,6 +58,7 @@ def command(settings: SparkSettings, gateway: str, web: str) -> list[str]:
         *("--gateway", f"tcp:{gateway}", "--web", f"http://{web}"),
         *("--master", settings.master, "--jobs", ",".join(settings.jobs)),
         *("--checkpoint", str(settings.checkpoint), "--with-parent", str(os.getpid())),
+        *("--nice", str(NICE)),
     ]
     if settings.archive is not None:
         line += ["--archive", str(settings.archive)]

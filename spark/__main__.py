@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="PID",
         help="end when the process of that id does, which has started this one",
     )
+    run.add_argument(
+        "--nice", type=int, default=0, help="give way to others, up to 19 (default: 0)"
+    )
     show = commands.add_parser("show", help="print what a job makes of the retained log")
     show.add_argument("job", help="its name, or a module of your own")
     _common(show)
@@ -119,6 +122,7 @@ def _run(options: argparse.Namespace) -> int:
     ended: list[Any] = []  # a signal that comes while Spark starts
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *signal: ended.append(signal))
+    os.nice(options.nice)  # before there is a Java, and threads
     if options.with_parent:
         end_with_parent(options.with_parent, lambda: ended.append(None))
     session = start(options.master, options.conf, options.py_files)
@@ -161,7 +165,7 @@ def _show(options: argparse.Namespace) -> int:
     token = _token(options.sink_token_file, "MQGATEWAY_SINK_TOKEN")
     session = start(options.master, options.conf, options.py_files)
     try:
-        table = job.table(read_log(session, options.gateway, token))
+        table = job.table(read_log(session, options.gateway, job, token))
         if options.json:
             sys.stdout.write(json.dumps(plain_rows(table, job, options.rows)) + "\n")
             return 0

@@ -130,5 +130,6 @@ def test_the_command_has_no_token_and_ends_with_us() -> None:
     assert line[1:] == [
         *("-m", "spark", "run", "--gateway", "tcp:127.0.0.1:7001"),
         *("--web", "http://127.0.0.1:8000", "--master", "local[2]", "--jobs", "rates,archive"),
-        *("--checkpoint", "data/spark", "--with-parent", str(os.getpid()), "--archive", "old"),
+        *("--checkpoint", "data/spark", "--with-parent", str(os.getpid())),
+        *("--nice", "15", "--archive", "old"),
     ]

@@ -28,6 +28,12 @@ LOGGED_IN = "logged-in"
 PUBLISHED = "published"  # a batch of messages came in whole; headers say whose and which
 REFUSED = "refused"  # a login, a connection or a request, for the reason given
 
+KINDS = frozenset(
+    [
+        *(ACCEPTED, DELIVERED, TAKEN, SETTLED, REPLIED, RETURNED, EXPIRED, DROPPED),
+        *(DECLARED, DELETED, CONNECTED, DISCONNECTED, LOGGED_IN, PUBLISHED, REFUSED),
+    ]
+)
 # A message is over, and no longer waits, after one of these.
 FINAL = frozenset([TAKEN, SETTLED, EXPIRED, DROPPED])
 

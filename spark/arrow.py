@@ -48,7 +48,7 @@ def records_of(rows: Iterable[memoryview], start: int, end: int) -> list[Record]
     return records
 
 
-def to_arrow(records: list[Record]) -> pa.RecordBatch:
+def to_arrow(records: list[Record], with_bodies: bool = True) -> pa.RecordBatch:
     """As gateway.record.row has them."""
     addresses = {address: address.partition(":") for address in {r.address for r in records}}
     parts = [addresses[r.address] for r in records]
@@ -78,7 +78,7 @@ def to_arrow(records: list[Record]) -> pa.RecordBatch:
             [None if r.headers is None else _to_json(r.headers).decode() for r in records],
             pa.string(),
         ),
-        bodies,
+        bodies if with_bodies else pa.nulls(len(records), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 

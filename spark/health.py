@@ -6,19 +6,50 @@ import json
 import math
 import re
 import time
+from functools import cached_property
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from spark.results import Web
 
 LONGEST_ERROR = 300  # characters of a line that a person reads
+
+
+class Reports:
+    """Hears Spark's events in Java's place.
+
+    pyspark's own way asks Java for each number by itself, some hundred calls for a batch, which is
+    more than many a batch costs; this way a report comes in one piece.
+    """
+
+    def __init__(self, listener: StreamingQueryListener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: Any) -> None:
+        self._listener.onQueryStarted(QueryStartedEvent.fromJObject(event))
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._listener.onQueryProgress(
+            QueryProgressEvent(StreamingQueryProgress.fromJson(json.loads(event.progress().json())))
+        )
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._listener.onQueryIdle(QueryIdleEvent.fromJObject(event))
+
+    def onQueryTerminated(self, event: Any) -> None:
+        self._listener.onQueryTerminated(QueryTerminatedEvent.fromJObject(event))
+
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 class Health(StreamingQueryListener):
@@ -31,6 +62,13 @@ class Health(StreamingQueryListener):
         self._web = web
         self._jobs: dict[str, str] = {}  # by the run of the query
         self._last: dict[str, dict[str, Any]] = {}  # what was told of a job last
+        self.settled: set[str] = set()  # jobs that have done a batch, or have nothing to do
+
+    @cached_property
+    def _jlistener(self) -> Any:
+        """What pyspark registers."""
+        java: Any = SparkContext._jvm
+        return java.PythonStreamingQueryListenerWrapper(Reports(self))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         self._jobs[str(event.runId)] = event.name or ""
@@ -38,6 +76,7 @@ class Health(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
+        self.settled.add(progress.name or "")
         self.tell(
             progress.name or "",
             "running",
@@ -51,6 +90,7 @@ class Health(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         job = self._jobs.get(str(event.runId))
         if job is not None:
+            self.settled.add(job)
             self.tell(job, "running", rows=0, rows_per_second=0.0, batch_seconds=0.0)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, unix_micros
 from pyspark.sql.types import TimestampType
 
 from spark.jobs.description import Job
@@ -109,18 +108,18 @@ def plain_rows(results: DataFrame, job: Job, most: int | None = None) -> list[di
     what it has counted.
     """
     wanted = most or (ORDERED if job.order else WHOLE)
-    columns = [
-        (unix_micros(col(field.name)) / 1e6).alias(field.name)
-        if isinstance(field.dataType, TimestampType)
-        else col(field.name)
-        for field in results.schema
-    ]
-    first = [col(job.order).desc()] if job.order else [col(name) for name in job.keys]
-    plain = results.select(columns)
-    rows = (plain.orderBy(*first) if first else plain.orderBy(plain.columns[0])).limit(wanted)
+    if job.order:
+        ordered = results.sort(job.order, ascending=False)
+    else:
+        ordered = results.sort(*(job.keys or results.columns[:1]))
+    times = {field.name for field in results.schema if isinstance(field.dataType, TimestampType)}
     return [
-        {name: _plain(value) for name, value in row.asDict(recursive=True).items()}
-        for row in rows.collect()
+        {
+            name: value.timestamp() if name in times and value is not None else _plain(value)
+            for name, value in row.asDict(recursive=True).items()
+        }
+        # Times are put in seconds here, and not by Spark: to say so in Java takes longer.
+        for row in ordered.limit(wanted).collect()
     ]
 
 

@@ -22,6 +22,7 @@ from spark.results import Results, Web, plain_rows
 
 log = logging.getLogger("spark")
 
+HEAD_START = 10.0  # seconds, at most, that a job has before the next is started
 LOOK = 0.5  # seconds between two looks at the queries
 RESTARTS = 5  # of a query that fails again and again, with 1, 2, 4, 8 and 16 seconds between
 WELL = 120.0  # seconds after which a query that ran is no longer one that fails again and again
@@ -34,7 +35,7 @@ class Plan:
     """What to run, and where everything is."""
 
     jobs: list[Job]
-    read: Callable[[str], DataFrame]  # the streaming rows for the job of that name
+    read: Callable[[Job], DataFrame]  # the streaming rows for a job
     checkpoint: Path
     archive: Path | None = None
     once: bool = False
@@ -68,9 +69,19 @@ class Runner:
             for job in self._plan.jobs:
                 if not self._stop.is_set() and not self._start(job):
                     return 1
+                self._let_settle(job)
             return self._watch()
         finally:
             self._finish()
+
+    def _let_settle(self, job: Job) -> None:
+        """Let it do its first batch alone.  Together they would all wait until all plans and all of
+        Java are warm; this way the first has something to show after a third of that time."""
+        until = time.monotonic() + HEAD_START
+        while job.name not in self._health.settled and time.monotonic() < until:
+            query = self._queries.get(job.name)
+            if query is None or not query.isActive or self._stop.wait(0.1):
+                return
 
     def _watch(self) -> int:
         while not self._stop.wait(LOOK):
@@ -125,7 +136,7 @@ class Runner:
         return True
 
     def _writer(self, job: Job) -> Any:
-        results = job.function(self._plan.read(job.name))
+        results = job.function(self._plan.read(job))
         writer: Any = results.writeStream.queryName(job.name).outputMode(job.mode)
         writer = writer.option("checkpointLocation", str(self._plan.checkpoint / job.name))
         if self._plan.once:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.health import one_line
+from spark.jobs.description import Job
 from spark.source import MqgatewaySource
 
 FORMAT = "mqgateway"
@@ -19,6 +20,7 @@ FORMAT = "mqgateway"
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",  # a day of the archive is the same day everywhere
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",  # a line without an end, in a log
     "spark.scheduler.mode": "FAIR",  # a long batch of one job does not hold up the others
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # results are given at once
     # The gateway calls a query silent after 15 seconds.
@@ -32,8 +34,16 @@ EVERYWHERE = {
 LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",  # each costs a task and a state file every batch
-    "spark.default.parallelism": "2",
+    # Each costs a task and a state file every batch; and what is shuffled is counted already.
+    "spark.sql.shuffle.partitions": "1",
+    # Java's second compiler takes most of two cores for the first minutes, for batches that are
+    # small and spend their time elsewhere.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Hadoop's usual way to a local file starts readlink and chmod, forty processes for a batch of
+    # one query, and so half a core for six; this way it starts four.  A rename is atomic in both.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution."
+    "streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
 ARCHIVES = (".zip", ".egg", ".jar")  # what Spark puts on the path of its workers
@@ -62,6 +72,8 @@ def start(master: str, settings: Iterable[str] = (), py_files: str = "") -> Spar
     # Code of jobs and of the source runs in this Python, not in the first of the path.  Workers of
     # a cluster look for it in the same place, unless PYSPARK_PYTHON says where.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # What pyspark does with pandas draws a warning from each worker, about pyspark's own code.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("mqgateway")
     for key, value in chosen.items():
@@ -76,17 +88,18 @@ def start(master: str, settings: Iterable[str] = (), py_files: str = "") -> Spar
     return session
 
 
-def read_stream(session: SparkSession, gateway: str, job: str, token: str = "") -> DataFrame:
-    """The log as it grows, from where this job's cursor is."""
-    reader = session.readStream.format(FORMAT).options(**_options(gateway, token))
-    return reader.option("cursor", f"spark-{job}").load()
+def read_stream(session: SparkSession, gateway: str, job: Job, token: str = "") -> DataFrame:
+    """What this job wants of the log as it grows, from where its cursor is."""
+    reader = session.readStream.format(FORMAT).options(**_options(gateway, job, token))
+    return reader.option("cursor", f"spark-{job.name}").load()
 
 
-def read_log(session: SparkSession, gateway: str, token: str = "") -> DataFrame:
-    """All that is retained of the log now."""
-    return session.read.format(FORMAT).options(**_options(gateway, token)).load()
+def read_log(session: SparkSession, gateway: str, job: Job, token: str = "") -> DataFrame:
+    """What this job wants of all that is retained of the log now."""
+    return session.read.format(FORMAT).options(**_options(gateway, job, token)).load()
 
 
-def _options(gateway: str, token: str) -> dict[str, str]:
+def _options(gateway: str, job: Job, token: str) -> dict[str, str]:
     """Neither Spark's plans nor its reports show the values of options."""
-    return {"endpoint": gateway, **({"token": token} if token else {})}
+    options = {"endpoint": gateway, "bodies": str(job.bodies), "events": ",".join(job.events)}
+    return {**options, **({"token": token} if token else {})}

@@ -11,6 +11,8 @@ so that a query that goes on from its checkpoint sees each row once, whichever s
 | startingOffsets | earliest (the default), latest or a sequence; for a query without a checkpoint |
 | maxRowsPerBatch | rows of a micro-batch at most, 250000 |
 | rowsPerPartition, or partitions | how a range is divided among tasks: 25000 rows each |
+| events | only rows of these, such as accepted,replied; what is left out never gets into Spark |
+| bodies | true; false: the column body is null, which is cheaper if they are long |
 | cursor | a name: rows are kept in the gateway until the query has committed them |
 | failOnDataLoss | true: end if rows are missing that the query should have read; false: skip them |
 | tls, caFile, serverName | whether to speak TLS, who vouches for the gateway, and its name |
@@ -42,6 +44,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from gateway.record import KINDS
 from spark.client import Client, GatewayError, Place, is_true, number, place_of
 from spark.schema import SCHEMA
 
@@ -52,8 +55,9 @@ ROWS_PER_BATCH = 250_000  # a first batch over a day's log would be too much for
 ROWS_PER_PARTITION = 25_000  # below that, a task costs more to start than to run
 LONGEST_CURSOR = 200  # characters, as the gateway has it
 
-_KNOWN = """host port endpoint startingOffsets maxRowsPerBatch rowsPerPartition partitions cursor
-failOnDataLoss tls caFile serverName token tokenFile retrySeconds path""".lower().split()
+_KNOWN = """host port endpoint startingOffsets maxRowsPerBatch rowsPerPartition partitions events
+bodies cursor failOnDataLoss tls caFile serverName token tokenFile retrySeconds
+path""".lower().split()
 
 
 class Reading(NamedTuple):
@@ -64,6 +68,8 @@ class Reading(NamedTuple):
     most: int
     rows_per_partition: int
     partitions: int  # 0: as many as it takes
+    events: frozenset[str]  # none: all of them
+    bodies: bool
     cursor: str
     fail: bool
 
@@ -78,6 +84,10 @@ def reading_of(options: Mapping[str, str]) -> Reading:
         raise ValueError(f"startingOffsets must be earliest, latest or a number, not {start!r}")
     if "partitions" in options and "rowsPerPartition" in options:
         raise ValueError("give either partitions or rowsPerPartition")
+    events = frozenset(filter(None, options.get("events", "").split(",")))
+    strange = sorted(events - KINDS)
+    if strange:
+        raise ValueError(f"events: {', '.join(strange)} is none of {', '.join(sorted(KINDS))}")
     cursor = options.get("cursor", "")
     if len(cursor) > LONGEST_CURSOR:
         raise ValueError(f"cursor must have at most {LONGEST_CURSOR} characters")
@@ -87,6 +97,8 @@ def reading_of(options: Mapping[str, str]) -> Reading:
         number(options, "maxRowsPerBatch", ROWS_PER_BATCH, 1),
         number(options, "rowsPerPartition", ROWS_PER_PARTITION, 1),
         number(options, "partitions", 1, 1) if "partitions" in options else 0,
+        events,
+        is_true(options, "bodies", True),
         cursor,
         is_true(options, "failOnDataLoss", True),
     )
@@ -153,7 +165,7 @@ def first_of(reading: Reading, oldest: int, end: int) -> int:
 
 
 def read_range(reading: Reading, part: InputPartition) -> Iterator[RecordBatch]:
-    """All rows of a part, or an error, with a connection of its own."""
+    """All rows of a part that are wanted, or an error, with a connection of its own."""
     from spark.arrow import records_of, to_arrow  # where it is read, and not where it is planned
 
     if not isinstance(part, Range):  # an empty log: Spark asks for one part in any case
@@ -168,7 +180,9 @@ def read_range(reading: Reading, part: InputPartition) -> Iterator[RecordBatch]:
                         lost = f"rows are missing between {at} and {min(until, end)}"
                         raise GatewayError("missing", f"{reading.place}: {lost}")
                     at = until
-                    yield to_arrow(records)
+                    if reading.events:
+                        records = [each for each in records if each.kind in reading.events]
+                    yield to_arrow(records, reading.bodies)
             except GatewayError as error:
                 if reading.fail or error.code != "missing":
                     raise

@@ -26,6 +26,8 @@ class Job:
     name: str
     about: str  # one line for people
     function: Callable[[DataFrame], DataFrame]  # rows of SCHEMA to results, streaming or not
+    events: tuple[str, ...] = ()  # the kinds of rows that it looks at; none: all
+    bodies: bool = True  # whether it looks at bodies
     keys: tuple[str, ...] = ()  # the columns by which a result takes the place of an older one
     order: str | None = None  # the column whose highest values are kept
     replace: bool = False  # a batch that has results has the whole table

@@ -8,6 +8,7 @@ from pyspark.sql.functions import approx_percentile, array, col, count, explode,
 from gateway.record import DELIVERED, SETTLED, TAKEN
 from spark.jobs.description import LATENESS, WINDOW, Job
 
+EVENTS = (DELIVERED, TAKEN, SETTLED)
 ACCURACY = 1000  # percentiles are right to a thousandth of the rows; the state stays small
 
 
@@ -20,7 +21,7 @@ def latency(rows: DataFrame) -> DataFrame:
     )
     percentiles = approx_percentile("latency", [0.5, 0.95, 0.99], ACCURACY)
     return (
-        rows.where(event.isin(DELIVERED, TAKEN, SETTLED) & col("latency").isNotNull())
+        rows.where(event.isin(*EVENTS) & col("latency").isNotNull())
         .withWatermark("time", LATENESS)
         .select("time", "protocol", explode(until).alias("until"), "latency")
         .groupBy(window("time", WINDOW), "protocol", "until")
@@ -41,6 +42,8 @@ JOB = Job(
     name="latency",
     about="seconds until messages are delivered and settled: median, 95th and 99th percentile",
     function=latency,
+    events=EVENTS,
+    bodies=False,
     keys=("window_start", "protocol", "until"),
     order="window_start",
     seconds=2.0,

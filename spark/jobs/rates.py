@@ -9,6 +9,8 @@ from pyspark.sql.functions import sum as sum_
 from gateway.record import ACCEPTED, DELIVERED, TAKEN
 from spark.jobs.description import LATENESS, WINDOW, Job
 
+EVENTS = (ACCEPTED, DELIVERED, TAKEN)
+
 
 def full_address() -> Column:
     """An address as people write it, `queue:jobs`."""
@@ -18,7 +20,7 @@ def full_address() -> Column:
 def rates(rows: DataFrame) -> DataFrame:
     event = col("event")
     return (
-        rows.where(event.isin(ACCEPTED, DELIVERED, TAKEN))
+        rows.where(event.isin(*EVENTS))
         .withWatermark("time", LATENESS)
         .groupBy(window("time", WINDOW), "protocol", full_address().alias("address"))
         .agg(
@@ -42,6 +44,8 @@ JOB = Job(
     name="rates",
     about="messages in and out, and bytes, by address in windows of five seconds",
     function=rates,
+    events=EVENTS,
+    bodies=False,
     keys=("window_start", "protocol", "address"),
     order="window_start",
     seconds=1.0,

@@ -13,6 +13,7 @@ from pyspark.sql.functions import col, count, regexp_replace, substring
 from gateway.record import DROPPED, EXPIRED, REFUSED
 from spark.jobs.description import Job
 
+EVENTS = (REFUSED, DROPPED, EXPIRED)
 LONGEST_REASON = 80  # characters; ours have fewer than half of that
 
 
@@ -23,7 +24,7 @@ def short_reason() -> Column:
 
 def refusals(rows: DataFrame) -> DataFrame:
     return (
-        rows.where(col("event").isin(REFUSED, DROPPED, EXPIRED))
+        rows.where(col("event").isin(*EVENTS))
         .groupBy("event", "protocol", short_reason().alias("reason"))
         .agg(count("*").alias("count"))
     )
@@ -33,6 +34,8 @@ JOB = Job(
     name="refusals",
     about="what was refused, dropped or expired, by protocol and reason",
     function=refusals,
+    events=EVENTS,
+    bodies=False,
     keys=("event", "protocol", "reason"),
     replace=True,
     mode="complete",

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from gateway.record import CONNECTED, DISCONNECTED, LOGGED_IN
 from spark.jobs.description import Job
 
+EVENTS = (CONNECTED, LOGGED_IN, DISCONNECTED)
 LONGEST = 7 * 86_400_000_000  # microseconds until a session without an end is given up
 # Late rows are not seen.  The log is in order, so this only forgives a clock that was set back; it
 # holds nothing up, for results are given at once.
@@ -97,7 +98,7 @@ def follow(
 def sessions(rows: DataFrame) -> DataFrame:
     """Sessions as they are after each batch; of rows that do not stream, as they are at last."""
     events = (
-        rows.where(col("event").isin(CONNECTED, LOGGED_IN, DISCONNECTED))
+        rows.where(col("event").isin(*EVENTS))
         .withWatermark("time", LATENESS)
         .select(
             "protocol",
@@ -192,7 +193,8 @@ JOB = Job(
     name="sessions",
     about="who was connected from where, from when to when",
     function=sessions,
+    events=EVENTS,
+    bodies=False,
     keys=("client", "started"),
     order="started",
-    seconds=2.0,
 )

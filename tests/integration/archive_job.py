@@ -48,7 +48,7 @@ def main(port: str, directory: Path, finish: bool) -> int:
         archive = session.read.parquet(str(directory / "archive"))
         found = {
             "archive": plain(archive, col("day").cast("string")),
-            "log": plain(read_log(session, gateway)),
+            "log": plain(read_log(session, gateway, find("archive"))),
         }
         (directory / "rows.json").write_text(json.dumps(found))
     session.stop()

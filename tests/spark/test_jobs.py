@@ -217,7 +217,7 @@ class TestRefusals:
 
             def found() -> dict[tuple[str, str, str], int]:
                 job = find("refusals")
-                rows = plain_rows(job.table(read_log(spark, endpoint)), job)
+                rows = plain_rows(job.table(read_log(spark, endpoint, job)), job)
                 return {
                     (row["event"], row["protocol"], row["reason"]): row["count"] for row in rows
                 }

@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark.jobs.archive import JOB
 from spark.session import read_log, read_stream
 from tests.integration.peers import gateway
 from tests.support import ROOT
@@ -26,10 +27,10 @@ def test_plans_reports_and_checkpoints_do_not_show_it(spark: SparkSession, tmp_p
         endpoint = f"tcp:127.0.0.1:{running.replay}"
         for token in ("", "another"):
             with pytest.raises(PySparkException, match="the token is wrong"):
-                read_log(spark, endpoint, token).count()
-        table = read_log(spark, endpoint, SECRET)
+                read_log(spark, endpoint, JOB, token).count()
+        table = read_log(spark, endpoint, JOB, SECRET)
         assert table.count() > 0
-        stream = read_stream(spark, endpoint, "test", SECRET)
+        stream = read_stream(spark, endpoint, JOB, SECRET)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             table.explain(True)
@@ -40,7 +41,7 @@ def test_plans_reports_and_checkpoints_do_not_show_it(spark: SparkSession, tmp_p
             query.explain(True)
         reports = [report.json for report in query.recentProgress]
         said = [shown.getvalue(), *reports, repr(table), repr(stream)]
-        wrong = read_stream(spark, endpoint, "test", f"{SECRET}-not").writeStream.format("noop")
+        wrong = read_stream(spark, endpoint, JOB, f"{SECRET}-not").writeStream.format("noop")
         query = wrong.trigger(availableNow=True).start()
         with pytest.raises(PySparkException, match="the token is wrong") as error:
             query.awaitTermination()

@@ -107,6 +107,10 @@ class TestPlanning:
             ({"partitions": "2", "rowsPerPartition": "3"}, "either partitions or rowsPerPartition"),
             ({"tokenFile": "/nowhere"}, "tokenFile cannot be read"),
             ({"caFile": "x"}, "are for tls=true"),
+            (
+                {"events": "accepted,taken away"},
+                "events: taken away is none of accepted, connected",
+            ),
             ({"colour": "red"}, "colour: no such option"),
         ],
     )
@@ -138,6 +142,15 @@ class TestBatch:
         assert table(spark, running, startingOffsets="latest").count() == 0
         lowest = table(spark, running, startingOffsets="100").agg({"sequence": "min"}).collect()
         assert lowest[0][0] == 100
+
+    def test_what_is_not_wanted_is_left_out(self, spark: SparkSession, running: Gateway) -> None:
+        """Other events do not count as lost rows; a body that is not read still has its size."""
+        wanted = table(spark, running, events="logged-in,accepted", bodies="false").collect()
+        whole = table(spark, running).where("event in ('logged-in', 'accepted')").collect()
+        assert len(wanted) == len(whole) > COUNT
+        assert {row.event for row in wanted} == {"logged-in", "accepted"}
+        assert {row.body for row in wanted} == {None}
+        assert [row.size for row in wanted] == [row.size for row in whole]
 
     def test_a_gateway_that_is_not_there_is_named(self, spark: SparkSession) -> None:
         frame = spark.read.format("mqgateway").options(port=1, retrySeconds=0).load()

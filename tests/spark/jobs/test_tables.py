@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from gateway.record import KINDS
+from spark.jobs.description import BUILT_IN, find
 from spark.jobs.latency import JOB as LATENCY
 from spark.jobs.refusals import JOB as REFUSALS
 from spark.jobs.sizes import JOB as SIZES
@@ -90,3 +92,13 @@ def test_refusals_are_counted_by_event_protocol_and_reason(spark: SparkSession) 
 @pytest.mark.parametrize("job", [TOP, SIZES, REFUSALS], ids=lambda job: job.name)
 def test_a_table_without_rows_is_empty(spark: SparkSession, job: object) -> None:
     assert results(job, spark, record("connected")) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if find(name).events])
+def test_a_job_asks_for_every_event_that_it_counts(spark: SparkSession, name: str) -> None:
+    """What the source leaves out for a job would have changed nothing."""
+    job = find(name)
+    everything = [record(kind, latency=0.5, headers={"detail": "x"}) for kind in sorted(KINDS)]
+    wanted = [each for each in everything if each.kind in job.events]
+    assert len(wanted) < len(everything)
+    assert results(job, spark, *wanted) == results(job, spark, *everything)

@@ -27,6 +27,8 @@ SINK_TOKEN = "another-that-only-tests-know"
 SPARK_SECONDS = 240.0  # that Spark has to start, and to answer
 SECONDS = 60.0  # that the page has to show something; the machine may be busy
 EVIL = '<img src=x onerror="document.title=1"><b>bold</b>'
+FITS = """return [...document.querySelectorAll('.chart:not([hidden])')].every((chart) =>
+    Math.abs(chart.querySelector('.main-svg').clientWidth - chart.clientWidth) < 2)"""
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -230,6 +232,7 @@ def test_what_spark_posts_is_what_the_page_shows(
         page.until(lambda: page.text("#spark") == "6 of 6", "that six queries run")
         drawn = "return document.querySelectorAll('.chart .main-svg').length"
         page.until(lambda: page.browser.execute_script(drawn) >= 5, "its charts")
+        page.until(lambda: page.browser.execute_script(FITS), "charts as wide as their cards")
         page.picture(tmp_path / "light.png", 1280, 1900, "light")
         page.picture(tmp_path / "dark.png", 1280, 1900, "dark")
         page.picture(tmp_path / "phone.png", 390, 3600, "dark")

@@ -1,6 +1,6 @@
 // The cards of the page: what each needs, its chart, its numbers as text, and what it says when empty.
 
-import { draw, series } from "./charts.js";
+import { draw, keepFitting, series } from "./charts.js";
 import { big, bytes, clock, count, duration, element, plain, cut, rate, table } from "./text.js";
 
 const sum = (rows, name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
@@ -28,7 +28,8 @@ export class Card {
     this.onchoice = () => {};
     this.tools = element("div", { class: "quiet" });
     this.values = element("div");
-    this.chart = element("div", { class: "chart", role: "img", "aria-label": about.title });
+    this.chart = element("div", { class: "chart", role: "img", "aria-label": about.title, hidden: "" });
+    keepFitting(this.chart);
     this.body = element("div");
     const id = `card-${about.id}`;
     const attributes = { class: `card ${about.class ?? ""}`, id, "aria-labelledby": `${id}-title` };

@@ -2,7 +2,7 @@
 
 const LIGHT = ["#1f5fc4", "#b8570a", "#17713a", "#8a3fa8", "#a3264a", "#0b7a85"];
 const DARK = ["#7fb0ff", "#ffb366", "#7ddc9b", "#d59bf0", "#ff9db5", "#6fd6e0"];
-const CONFIG = { displayModeBar: false, responsive: true, staticPlot: false, scrollZoom: false };
+const CONFIG = { displayModeBar: false, staticPlot: false, scrollZoom: false };
 
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -13,6 +13,11 @@ export function series(number, trace) {
   const coloured = trace.type === "bar" ? { marker: { color: colour } } : { type: "scatter", line: { color: colour, width: 2 } };
   return { ...coloured, ...trace };
 }
+
+// Plotly itself only looks when the window changes, and not when a scroll bar comes.
+export const keepFitting = (where) => new ResizeObserver(() => {
+  if (where.clientWidth && where.querySelector(".main-svg")) window.Plotly.Plots.resize(where);
+}).observe(where);
 
 export function draw(where, traces, layout, says) {
   const axis = { gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true, fixedrange: true };

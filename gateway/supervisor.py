@@ -117,6 +117,16 @@ class Supervisor(ProcessMonitor):
             self.addProcess(NAME, self._line(), env=environment)
         super().startService()
 
+    def startProcess(self, name: str) -> None:
+        """Start it; a line of its output that is too long is logged in pieces.
+
+        procmon would break at one, for it cannot hang up on a process.
+        """
+        super().startProcess(name)
+        started: Any = self.protocols.get(name)
+        for output in () if started is None else (started._output, started._error):
+            output.lineLengthExceeded = output.lineReceived
+
     def stopService(self) -> Deferred[None] | None:  # type: ignore[override]
         """Ask it to end, then make it; fires when it has."""
         super().stopService()

@@ -24,6 +24,8 @@ import os, signal, sys, time
 if sys.argv[1] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print(os.getpid(), os.environ["A_TOKEN"], os.environ["ANOTHER"], flush=True)
+if sys.argv[1] == "long":
+    print("x" * 100_000, "the end", sep="\\n", flush=True)
 time.sleep(600)
 """
 
@@ -79,6 +81,14 @@ async def test_it_runs_with_the_tokens_and_ends_with_the_gateway() -> None:
         assert b"hidden" not in command_line
         assert beside.supervisor.state() == {"state": "running", "reason": "", "restarts": 0}
     assert not is_running(int(pid))
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_line_without_an_end_is_logged_in_pieces() -> None:
+    """Such as a bar of progress, or an error with a plan in it."""
+    async with Beside("long") as beside:
+        await beside.until(lambda: len(beside.lines) > 1 and beside.lines[-1] == "the end")
+        assert "".join(beside.lines[1:-1]) == "x" * 100_000
 
 
 @pytest_twisted.ensureDeferred

@@ -22,7 +22,7 @@ export const keepFitting = (where) => new ResizeObserver(() => {
 export function draw(where, traces, layout, says) {
   const axis = { gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true, fixedrange: true };
   const narrow = where.clientWidth < 420;
-  const time = layout.xaxis ? {} : { tickformat: narrow ? "%H:%M" : "%H:%M:%S", hoverformat: "%H:%M:%S", nticks: narrow ? 5 : 10, tickangle: 0 };
+  const time = layout.xaxis ? {} : { tickformat: narrow ? "%H:%M" : "%H:%M:%S", hoverformat: "%H:%M:%S", nticks: narrow ? 5 : Math.floor(where.clientWidth / 95), tickangle: 0 };
   where.setAttribute("aria-label", `${says}. The values are in the table below.`);
   window.Plotly.react(where, traces, {
     margin: { l: 44, r: 12, t: 8, b: 30 },

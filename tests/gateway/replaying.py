@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,6 @@ class Replay:
             (answer,) = reader.tells()
         reader.hangs_up()
         return answer
+
+
+Make = Callable[..., Replay]  # a fixture that starts one

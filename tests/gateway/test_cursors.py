@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway import cursors
 from gateway.store import Retention, SqliteStore
-from tests.gateway.replaying import JOBS, Replay, frame, records_in
+from tests.gateway.replaying import JOBS, Make, Replay, frame, records_in
 from tests.support import HeldWriter
 
-Make = Callable[..., Replay]
 LONG = 4000  # seconds, and nobody is promised more than 3600
 SMALL = Retention(3600, 10_000)
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes gateways on one journal, one after the other."""
-    made: list[Replay] = []
-
-    def start(**options: Any) -> Replay:
-        if made:
-            made.pop().stop()
-        made.append(Replay(tmp_path, **options))
-        made[0].broker.declare(JOBS)
-        made[0].turn()
-        return made[0]
-
-    yield start
-    made.pop().stop()
 
 
 def take_all(made: Replay) -> None:

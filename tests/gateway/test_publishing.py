@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,26 +12,15 @@ from gateway import publishing, replay
 from gateway.interfaces import Peer
 from gateway.record import ACCEPTED, PUBLISHED
 from gateway.routes import Route
-from tests.gateway.replaying import JOBS, NEWS, Replay, frame
+from tests.gateway.replaying import JOBS, NEWS, Make, Replay, frame
 from tests.support import NOW, HeldWriter
 
 BOB = Peer("test", "bob")
-Make = Callable[..., Replay]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes gateways on one journal, one after the other."""
-    made: list[Replay] = []
-
-    def start(**options: Any) -> Replay:
-        if made:
-            made.pop().stop()
-        made.append(Replay(tmp_path, **options))
-        return made[0]
-
-    yield start
-    made.pop().stop()
+def make(make_bare: Make) -> Make:
+    return make_bare
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,27 +14,8 @@ from gateway import chunks, replay
 from gateway.journal import Journal
 from gateway.memory import MemoryStore
 from gateway.replay import FRAME_BYTES, FRAME_SECONDS, HELLO_BYTES, LINGER
-from tests.gateway.replaying import JOBS, Reader, Replay, frame, records_in
+from tests.gateway.replaying import JOBS, Make, Reader, Replay, frame, records_in
 from tests.support import HeldWriter
-
-Make = Callable[..., Replay]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes gateways on one journal, one after the other."""
-    made: list[Replay] = []
-
-    def start(**options: Any) -> Replay:
-        if made:
-            made.pop().stop()
-        made.append(Replay(tmp_path, **options))
-        made[0].broker.declare(JOBS)
-        made[0].turn()
-        return made[0]
-
-    yield start
-    made.pop().stop()
 
 
 @pytest.fixture

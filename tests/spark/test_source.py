@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,6 +21,7 @@ from spark.arrow import ARROW_SCHEMA, records_of, to_arrow
 from spark.schema import SCHEMA
 from spark.source import LogStreamReader, divide, reading_of
 from tests.integration.peers import Gateway, QlitePeer, gateway
+from tests.support import free_port
 
 COUNT = 500
 
@@ -180,3 +185,64 @@ class TestStream:
         push(running, 3)
         (batch,) = run(frame, tmp_path)
         assert len(batch) >= 3
+
+
+class TestLoss:
+    def test_rows_that_were_trimmed_are_missed_aloud_or_skipped(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """A query without a cursor was away while its rows went over the retention.  It ends with a
+        reason, or goes on with what there is if it was told to."""
+        small = {"retention": {"seconds": 3600, "bytes": 1 << 20}}
+        with gateway(tmp_path, settings=small) as running:
+            push(running, 50)
+            run(stream(spark, running), tmp_path / "checkpoint")
+            publisher = QlitePeer(running.port, "pub")
+            for _ in range(100):
+                assert publisher.ask(b"PUSH;" + bytes(50_000)).startswith(b"PASS;")
+            publisher.close()
+            with pytest.raises(PySparkException, match="are trimmed and were not read"):
+                run(stream(spark, running), tmp_path / "checkpoint")
+            batches = run(stream(spark, running, failOnDataLoss="false"), tmp_path / "checkpoint")
+            found = sorted(sequence for batch in batches for sequence in batch)
+            assert found == [*range(found[0], found[-1] + 1)]
+            assert found[0] > 60
+
+
+class TestTls:
+    def test_the_log_is_read_over_tls_from_whom_somebody_vouches_for(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """By whom, and the name in the certificate, are options."""
+        key, certificate = certified(tmp_path, "gateway.example")
+        port = free_port()
+        endpoint = f"ssl:{port}:privateKey={key}:certKey={certificate}:interface=127.0.0.1"
+        with gateway(tmp_path, replaySink={"replay": endpoint}):
+            reader = spark.read.format("mqgateway").option("endpoint", f"tls:127.0.0.1:{port}")
+            reader = reader.option("retrySeconds", 0).option("caFile", str(certificate))
+            assert reader.option("serverName", "gateway.example").load().count() > 0
+            with pytest.raises(
+                PySparkException, match="is not who it should be: Hostname mismatch"
+            ):
+                reader.option("serverName", "other.example").load().count()
+
+
+def certified(place: Path, name: str) -> tuple[Path, Path]:
+    """A key, and a certificate that vouches for itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = place / "key.pem", place / "certificate.pem"
+    form = serialization.PrivateFormat.PKCS8
+    plain = serialization.NoEncryption()
+    paths[0].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    paths[1].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return paths

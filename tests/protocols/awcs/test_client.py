@@ -204,9 +204,10 @@ class TestScripted:
         assert outcome(master.seated) is master
 
     def test_a_frame_without_end_is_not_collected(self) -> None:
-        _, server, _ = self.master()
+        master, server, _ = self.master()
         server.says(b"x" * (LONGEST + 1))
         assert server.transport.aborted
+        assert isinstance(outcome(master.seated), ConnectionDone)
 
     def test_what_a_client_says_and_hears(self) -> None:
         heard: list[bytes] = []

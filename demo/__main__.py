@@ -116,7 +116,8 @@ class Demo:
                 self._reactor.callLater(self._seconds, self._time_is_over)
             await self._until(self._stage.trouble)
         except Exception:
-            self._child.check()  # that it is gone says more than that its clients were dropped
+            # That it is gone says more than that its clients were dropped.
+            await self._child.check_for_a_moment()
             raise
         finally:
             if telling.running:

@@ -11,6 +11,7 @@ from twisted.internet.task import deferLater
 
 START = 60.0  # seconds until it must listen; a busy machine takes ten
 STOP = 30.0  # seconds in which it may write what is left, and end Spark, before it is killed
+MOMENT = 1.0  # seconds in which one that has dropped its clients must be gone, if it is dying
 LOOK = 0.1  # seconds between two looks at it
 IS_UP = "the dashboard is at "  # in its log, when everything listens
 
@@ -59,6 +60,13 @@ class Child:
         if "Address already in use" in last:
             last += " Does another demo run?"
         raise GatewayEnded(f"the gateway has ended with status {status}: {last}")
+
+    async def check_for_a_moment(self) -> None:
+        """The same; a process that ends closes its connections a little before it is gone."""
+        until = self._reactor.seconds() + MOMENT
+        while self._reactor.seconds() < until:
+            self.check()
+            await deferLater(self._reactor, LOOK)
 
     async def stop(self) -> int:
         """Ask it to end, then make it; its status."""

@@ -42,7 +42,6 @@ class Gateway:
     """A real gateway with a listener for each place that a pair needs, and their routes."""
 
     def __init__(self, directory: Path) -> None:
-        self.crossings = [each for each in CROSSINGS if {*each[:2]} <= {*SPEAKERS}]
         self.ports: dict[tuple[str, str], int] = {}
         self.sink = free_port()
         self.config = directory / "gateway.yaml"
@@ -53,7 +52,7 @@ class Gateway:
                 for name, word in PASSWORDS.items()
             ],
             "listeners": [*self._listeners()],
-            "routes": [each.route for each in self.crossings if each.route],
+            "routes": [each.route for each in CROSSINGS if each.route],
             "sink": {"lines": f"tcp:{self.sink}:interface=127.0.0.1"},
         }
         self.config.write_text(yaml.safe_dump(content))
@@ -67,7 +66,7 @@ class Gateway:
         for protocol in SPEAKERS:
             places = [""]
             if protocol in ONE_PLACE:
-                places = [each.name for each in self.crossings if protocol in each[:2]]
+                places = [each.name for each in CROSSINGS if protocol in each[:2]]
             for place in places:
                 port = self.ports[protocol, place] = free_port()
                 own = {settings[protocol]: place} if place else {}
@@ -190,7 +189,7 @@ def accepted(gateway: Gateway, crossing: Crossing) -> list[dict[str, Any]]:
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> Gateway:
     made = Gateway(tmp_path_factory.mktemp("crossing"))
     await made.start()
-    for crossing in made.crossings:
+    for crossing in CROSSINGS:
         try:
             await first_half(made, crossing)
         except Exception as error:  # told by the test of this pair
@@ -212,8 +211,6 @@ def ended(gateway: Gateway) -> Any:
 async def test_messages_cross_intact_and_in_order_over_a_restart(
     gateway: Gateway, crossing: Crossing
 ) -> None:
-    if crossing not in gateway.crossings:
-        pytest.skip("there is no client for one of the two")
     if crossing in gateway.outcomes:
         raise gateway.outcomes[crossing]
     meeting = Meeting(gateway, crossing)
